@@ -1,0 +1,50 @@
+"""A route is one way from PyTorch to ONNX, written down well enough to be walked again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Capture = Literal["export", "strict", "trace", "script"]
+Dims = Literal["dynamic", "named", "auto"]
+
+TRACED: tuple[Capture, ...] = ("trace", "script")
+"""The captures that go through TorchScript and `torch.onnx.export(dynamo=False)`."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """How to capture, how to declare dims, which opset, which remedies."""
+
+    capture: Capture
+    dims: Dims = "dynamic"
+    opset: int | None = None
+    remedies: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What the CLI's `--route` takes: `export-dynamic`, `strict-auto`, `trace`, `script`."""
+        return self.capture if self.traced else f"{self.capture}-{self.dims}"
+
+    @property
+    def traced(self) -> bool:
+        return self.capture in TRACED
+
+    def with_remedies(self, *names: str) -> Route:
+        return replace(self, remedies=(*self.remedies, *(n for n in names if n not in self.remedies)))
+
+
+ROUTES: dict[str, str] = {
+    "export-dynamic": "torch.export, non-strict, Dim.DYNAMIC: raises where a dim cannot stay dynamic",
+    "export-named": "torch.export, non-strict, named dims with bounds: keeps relations such as 2*time",
+    "export-auto": "torch.export, non-strict, Dim.AUTO: lets torch fix what it cannot keep; judged afterwards",
+    "strict-dynamic": "torch.export through Dynamo's bytecode analysis, Dim.DYNAMIC",
+    "trace": "TorchScript tracer: runs the model once and records; control flow is frozen",
+    "script": "TorchScript compiler inside a trace: control flow of scriptable modules is kept",
+}
+"""Every rung, in the order in which they are tried when nothing speaks for another order."""
+
+
+def parse_route(name: str, opset: int | None = None) -> Route:
+    capture, _, dims = name.partition("-")
+    return Route(capture, dims or "dynamic", opset)  # type: ignore[arg-type]  # checked against ROUTES by the caller

@@ -1,0 +1,84 @@
+"""A remedy cures one named defect, reversibly, and says no with a reason.
+
+`detect` looks at the case and answers `Match` or `Refusal`; it changes nothing. `apply` is a context manager: inside it
+the model is captured and translated, after it everything is as it was. It may patch the model or a library, put entries
+into `case.translations` (dynamo's `custom_translation_table`), or append graph passes to `case.passes`.
+Whatever it does, the candidate is judged by the evidence like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from fairway.findings import Finding, Where
+from fairway.ladder.route import Route
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    import torch
+
+Stage = Literal["source", "model", "library", "translation", "graph"]
+
+
+@dataclass
+class Case:
+    """What a remedy may look at, and the two places where it may leave something for the exporter.
+
+    `model` is the user's module in the attempt's own process: patching it touches nobody else's.
+    `findings` are those of the earlier rungs. `args` and `kwargs` are the example inputs.
+    """
+
+    model: torch.nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    route: Route
+    findings: tuple[Finding, ...] = ()
+    input_names: tuple[str, ...] = ()
+    output_names: tuple[str, ...] = ()
+    translations: dict[Any, Callable[..., Any]] = field(default_factory=dict)
+    passes: list[Callable[[ir.Model], bool]] = field(default_factory=list)
+    """Graph passes run on the exported model in order; each answers whether it changed anything."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """The defect is here. `where` names the places, `note` goes into the record."""
+
+    note: str
+    where: tuple[Where, ...] = ()
+    data: Any = None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The defect is not here, or cannot be cured here, for a stated reason."""
+
+    reason: str
+    where: tuple[Where, ...] = ()
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """One entry of the catalogue.
+
+    `cures` is the finding's code. `affected` are the versions in which the defect was seen, as PEP 440 specifiers by
+    package. `safety` says in one line why the model still computes the same. A `source` remedy rewrites the user's code,
+    so it must be proven equal in eager PyTorch before it may be used.
+    """
+
+    name: str
+    cures: str
+    title: str
+    stage: Stage
+    affected: dict[str, str]
+    upstream: tuple[str, ...]
+    safety: str
+    detect: Callable[[Case], Match | Refusal]
+    apply: Callable[[Case, Match], AbstractContextManager[None]]
+
+
+Applied = Iterator[None]
+"""What the generator behind an `apply` yields, once."""

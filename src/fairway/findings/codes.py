@@ -209,7 +209,7 @@ _ROWS = (
          "The file loads, but does not run there.", ("Do not ship this file.",)),
     Code("FW409", "runtimes-disagree", "Two runtimes disagree on the same file", "evidence",
          "One agrees with PyTorch and the other does not: a runtime's bug rather than the exporter's.",
-         ("Ship for the runtime that agrees, and report the other.",)),
+         ("Ship for the runtime that agrees, and report the other.",), "warning"),
     Code("FW410", "no-yardstick", "The model does not run in float64", "evidence",
          "Without a truth to measure from, the stated tolerances are used instead.",
          ("Nothing, if the tolerances suit you.",), "note"),

@@ -1,0 +1,1 @@
+"""Engines that run a model or a file, each behind `run(tensors) -> arrays`."""

@@ -1,0 +1,77 @@
+"""Evidence: what was tested, how, and how it came out. Plain data, fit for JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from fairway.evidence.lattice import Level
+from fairway.findings import Finding
+
+
+@dataclass(frozen=True)
+class Tested:
+    """One sample's outcome. `ratio` is the file's error in units of what the yardstick allows."""
+
+    point: dict[str, int]
+    seed: int
+    flavour: str
+    right: bool
+    ratio: float | None
+    note: str = ""
+    data: int | None = None
+
+
+@dataclass(frozen=True)
+class OutputError:
+    """One output over all samples: the worst ratio, and the largest errors of the file and of PyTorch itself."""
+
+    name: str
+    dtype: str
+    ratio: float
+    file_error: float
+    own_error: float
+
+
+@dataclass(frozen=True)
+class Differential:
+    """Whether the same route from another example gives the same file."""
+
+    done: bool
+    same: bool = False
+    harmless: bool = False
+    """The files differ, but both agree with PyTorch at the samples of both: the constants have no effect."""
+    differences: tuple[str, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything the judge saw of one file."""
+
+    level: Level
+    domain: str
+    tested: tuple[Tested, ...]
+    outputs: tuple[OutputError, ...]
+    yardstick: str
+    factor: float
+    seconds: float
+    findings: tuple[Finding, ...] = ()
+    smallest: dict[str, int] | None = None
+    boundaries: tuple[str, ...] = ()
+    undecided: int = 0
+    differential: Differential = field(default_factory=lambda: Differential(done=False, note="not asked for"))
+    second_runtime: str = "not asked for"
+
+    @property
+    def wrong(self) -> bool:
+        return any(f.severity == "error" for f in self.findings)
+
+    @property
+    def points_right(self) -> int:
+        return sum(t.right for t in self.tested)
+
+    def as_dict(self) -> dict[str, Any]:
+        fields = asdict(self)
+        fields["findings"] = [f.as_dict() for f in self.findings]
+        return fields

@@ -1,0 +1,197 @@
+"""Gathers the evidence on one file. Runs in a process of its own, since a runtime can crash."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from fairway.evidence.boundary import Shrunk, shrink
+from fairway.evidence.evidence import Evidence, OutputError, Tested
+from fairway.evidence.judge import ENOUGH, HOPELESS, Judge, Trial, open_runtime
+from fairway.evidence.lattice import Level, Sample, lattice, sample
+from fairway.evidence.yardstick import FACTOR, STATED
+from fairway.findings import Finding, Where
+from fairway.subject.dims import Point
+from fairway.subject.subject import Subject, choose_example
+
+Tell = Callable[[Any], None]
+
+
+def other_example(subject: Subject) -> dict[str, int]:
+    """A second example whose every size differs from the first's, where the domain allows it."""
+    return choose_example(subject.domain, subject.spec, {}, avoid=subject.example)
+
+
+def gather(
+    subject: Subject,
+    path: str,
+    output_names: Sequence[str],
+    level: Level,
+    edges: Mapping[str, Sequence[int]],
+    data: Sequence[list[torch.Tensor]],
+    tell: Tell,
+) -> Evidence:
+    """Parity over the lattice; for a wrong file, the smallest failing shape and its boundary."""
+    started = time.monotonic()
+    judge = Judge(subject, open_runtime(path), output_names, data)
+    samples = lattice(subject.domain, subject.example, other_example(subject), level, edges)
+    samples += [Sample((), data=i) for i in range(len(data))]
+    _take(judge, samples, tell)
+    failures = judge.failures()
+    if not failures and level == "deep":
+        from fairway.evidence.deep import explore
+
+        found = explore(judge, tell)
+        if found is not None:
+            failures = [judge.take(found)]
+    shrunk = None if not failures else _shrink(judge, failures)
+    findings = _findings(judge, failures, shrunk)
+    second = "not asked for"
+    if level == "deep":
+        from fairway.runtimes.second import consult
+
+        second, more = consult(judge, path, samples)
+        findings += more
+    return Evidence(
+        level=level,
+        domain=str(subject.domain),
+        tested=tuple(_tested(judge, t, failures) for t in judge.trials),
+        outputs=_outputs(judge),
+        yardstick=_yardstick(judge),
+        factor=FACTOR,
+        seconds=time.monotonic() - started,
+        findings=tuple(findings),
+        smallest=None if shrunk is None else shrunk.point,
+        boundaries=() if shrunk is None else tuple(map(str, shrunk.boundaries)),
+        undecided=sum(t.undecided for t in judge.trials),
+        second_runtime=second,
+    )
+
+
+def _take(judge: Judge, samples: Sequence[Sample], tell: Tell) -> None:
+    """Runs the samples, and stops early once the file has failed beyond doubt often enough."""
+    certain = 0
+    for done, one in enumerate(samples):
+        tell(("sample", done, len(samples), str(one)))
+        trial = judge.take(one)
+        certain += judge.ratio(trial) > HOPELESS
+        if certain >= ENOUGH:
+            return
+
+
+def _shrink(judge: Judge, failures: list[Trial]) -> Shrunk | None:
+    ordinary = [t for t in failures if t.sample.data is None]
+    if not ordinary or not judge.subject.domain.dims:
+        return None
+    first = min(ordinary, key=lambda t: _volume(t.sample.sizes))
+
+    def bad(point: Point) -> bool:
+        return judge.bad(sample(point, first.sample.seed, first.sample.flavour))
+
+    return shrink(judge.subject.domain, first.sample.sizes, judge.subject.example, bad)
+
+
+def _volume(point: Point) -> int:
+    product = 1
+    for size in point.values():
+        product *= max(size, 1)
+    return product
+
+
+def _findings(judge: Judge, failures: list[Trial], shrunk: Shrunk | None) -> list[Finding]:
+    found: list[Finding] = []
+    if failures:
+        found += _wrong(judge, failures, shrunk)
+    if judge.no_truth is not None:
+        found.append(Finding("FW410", judge.no_truth))
+    illegal = [t for t in judge.trials if t.illegal is not None]
+    if illegal and len(illegal) == len(judge.trials):
+        found.append(Finding("FW201", f"{illegal[0].illegal}, at every point tried"))
+    return found
+
+
+def _wrong(judge: Judge, failures: list[Trial], shrunk: Shrunk | None) -> list[Finding]:
+    if shrunk is not None and shrunk.fixed:
+        example = judge.subject.example
+        dims = ", ".join(f"{name} is fixed at {example[name]}" for name in shrunk.fixed)
+        trial = next((t for t in failures if t.difference), failures[0])
+        return [Finding("FW402", f"{dims}; {_say(judge, trial)}", data={"fixed": list(shrunk.fixed)})]
+    if shrunk is not None:
+        first = failures[0].sample
+        smallest = judge.measure(sample(shrunk.point, first.seed, first.flavour))
+        trial = smallest if judge.ratio(smallest) > 1 else failures[0]
+    else:
+        trial = failures[0]
+    said = _say(judge, trial)
+    if shrunk is not None and shrunk.boundaries:
+        said += "; " + "; ".join(map(str, shrunk.boundaries))
+    code = trial.difference.code if trial.difference else "FW401"
+    return [Finding(code, said, where=_node(said), data={"point": trial.sample.sizes})]
+
+
+def _say(judge: Judge, trial: Trial) -> str:
+    if trial.difference is not None:
+        return f"{trial.difference.text}, at {trial.sample}"
+    name = max(trial.measured, key=lambda n: judge.ratio_of(trial, n))
+    got = trial.measured[name]
+    truth, ours, theirs = got.values
+    return (
+        f"{name}{list(got.worst)}: PyTorch {ours:.7g}, file {theirs:.7g}, float64 truth {truth:.7g}; "
+        f"{judge.ratio_of(trial, name):.3g} times what is allowed, at {trial.sample}"
+    )
+
+
+def _node(said: str) -> Where | None:
+    import re
+
+    found = re.search(r"running (\w+) node\. Name:'([^']*)'", said)
+    return Where(node=f"{found[2]} ({found[1]})") if found else None
+
+
+def _tested(judge: Judge, trial: Trial, failures: list[Trial]) -> Tested:
+    note = trial.illegal and f"not legal in PyTorch: {trial.illegal}"
+    note = note or (trial.difference.text if trial.difference else "")
+    ratio = judge.ratio(trial)
+    return Tested(
+        point=trial.sample.sizes,
+        seed=trial.sample.seed,
+        flavour=trial.sample.flavour,
+        right=trial not in failures and trial.illegal is None,
+        ratio=None if ratio == float("inf") or trial.illegal else round(ratio, 6),
+        note=note + (" (excused: PyTorch itself moves as far by a rounding error)" if trial.excused else ""),
+        data=trial.sample.data,
+    )
+
+
+def _outputs(judge: Judge) -> tuple[OutputError, ...]:
+    rows = []
+    for name in judge.output_names:
+        trials = [t for t in judge.trials if name in t.measured]
+        if not trials:
+            rows.append(OutputError(name, "exact", 0.0, 0.0, 0.0))
+            continue
+        normal = [t for t in trials if t.kind == "normal"] or trials
+        rows.append(
+            OutputError(
+                name=name,
+                dtype=judge.yardsticks[name, trials[0].kind].dtype,
+                ratio=max(judge.ratio_of(t, name) for t in trials),
+                file_error=max(float(t.measured[name].theirs.max()) for t in normal),
+                own_error=max(float(t.measured[name].own.max()) for t in normal),
+            )
+        )
+    return tuple(rows)
+
+
+def _yardstick(judge: Judge) -> str:
+    if judge.no_truth is not None:
+        tolerances = ", ".join(f"{v:g} for {k}" for k, v in STATED.items())
+        return f"stated relative tolerances ({tolerances}), since float64 does not run: {judge.no_truth}"
+    if any(not y.truthful for y in judge.yardsticks.values()):
+        return f"stated relative tolerance {STATED['float64']:g} for float64 outputs"
+    return f"error against float64 at most {FACTOR:g} times PyTorch's own"
+
+

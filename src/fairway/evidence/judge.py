@@ -1,0 +1,214 @@
+"""The judge: one file against PyTorch, sample by sample, by the yardstick."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from fairway.errors import UserError, complain
+from fairway.evidence.compare import Difference, Measured, compare_exact, compare_structure, measure
+from fairway.evidence.lattice import Sample
+from fairway.evidence.yardstick import Array, Real, Yardstick
+from fairway.runtimes.eager import nudge, nudged, run_eager, run_truth, to_array
+from fairway.runtimes.ort import OrtSession
+from fairway.subject.subject import Subject
+
+ENOUGH = 3
+"""Failures after which no further samples are taken: the file is wrong, and time is better spent on where."""
+
+NUDGES = 3
+HOPELESS = 1e4
+"""A ratio beyond which a difference cannot be a matter of rounding."""
+
+Runner = Callable[[Sequence[str], Sequence[torch.Tensor]], list[Array]]
+
+
+@dataclass
+class Trial:
+    """What happened at one sample."""
+
+    sample: Sample
+    difference: Difference | None = None
+    measured: dict[str, Measured] = field(default_factory=dict)
+    undecided: int = 0
+    illegal: str | None = None
+    """PyTorch's own refusal, at a point whose bounds nobody declared."""
+    excused: bool = False
+
+    @property
+    def kind(self) -> str:
+        """Errors are pooled apart for ordinary and for edge values, which can be far worse conditioned."""
+        return "normal" if self.sample.flavour == "normal" else self.sample.flavour
+
+
+class Judge:
+    """Runs samples through PyTorch, its float64 self and the file, and learns the yardstick on the way."""
+
+    def __init__(
+        self, subject: Subject, run: Runner, output_names: Sequence[str], data: Sequence[list[torch.Tensor]] = ()
+    ) -> None:
+        self.subject = subject
+        self.output_names = tuple(output_names)
+        self._run = run
+        self._data = data
+        self.yardsticks: dict[tuple[str, str], Yardstick] = {}
+        self.trials: list[Trial] = []
+        self.no_truth: str | None = None
+
+    def inputs(self, sample: Sample) -> list[torch.Tensor]:
+        if sample.data is not None:
+            return self._data[sample.data]
+        return self.subject.make(sample.sizes, sample.seed, sample.flavour)
+
+    def take(self, sample: Sample) -> Trial:
+        """Runs one sample and remembers it."""
+        trial = self.measure(sample)
+        self.trials.append(trial)
+        return trial
+
+    def measure(self, sample: Sample) -> Trial:
+        trial = Trial(sample)
+        tensors = self.inputs(sample)
+        ours = self._eager(trial, tensors)
+        if trial.illegal is not None:
+            return trial
+        try:
+            theirs = self._run(self.subject.input_names, tensors)
+        except Exception as error:
+            trial.difference = Difference("FW408", tidy(str(error)))
+            return trial
+        if len(theirs) != len(ours):
+            trial.difference = Difference("FW404", f"PyTorch gives {len(ours)} outputs, the file {len(theirs)}")
+            return trial
+        truths = self._truth(tensors, ours)
+        for name, own, their, truth in zip(self.output_names, ours, theirs, truths, strict=True):
+            self._compare(trial, name, own, their, truth)
+        return trial
+
+    def _eager(self, trial: Trial, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        try:
+            return run_eager(self.subject, tensors)
+        except UserError:
+            raise
+        except Exception as error:
+            what = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            if trial.sample.data is None and not self.subject.domain.declared:
+                trial.illegal = what
+                return []
+            raise complain("FW201", f"{what}, at {trial.sample}") from error
+
+    def _truth(self, tensors: list[torch.Tensor], ours: list[torch.Tensor]) -> list[torch.Tensor]:
+        if self.no_truth is None:
+            try:
+                truths = run_truth(self.subject, tensors)
+                if [t.shape for t in truths] == [o.shape for o in ours]:
+                    return truths
+                self.no_truth = "in float64 the outputs have other shapes"
+            except Exception as error:
+                self.no_truth = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        return ours
+
+    def _compare(self, trial: Trial, name: str, own: torch.Tensor, their: Array, truth: torch.Tensor) -> None:
+        ours = to_array(own)
+        found = compare_structure(name, ours, their)
+        if found is None and not own.dtype.is_floating_point and not own.dtype.is_complex:
+            found, undecided = compare_exact(name, ours, their, [to_array(truth)])
+            trial.undecided += undecided
+        elif found is None:
+            yardstick = self.yardsticks.setdefault(
+                (name, trial.kind),
+                Yardstick(str(own.dtype).removeprefix("torch."), self.no_truth is None and own.dtype != torch.float64),
+            )
+            got = measure(name, to_array(truth).astype(np.float64), ours, their)
+            if isinstance(got, Measured):
+                trial.measured[name] = got
+                yardstick.learn(got.own if yardstick.truthful else _magnitudes(ours))
+            else:
+                found = got
+        trial.difference = trial.difference or found
+
+    def ratio(self, trial: Trial) -> float:
+        """The candidate's worst error in units of what is allowed; beyond 1 it is wrong."""
+        if trial.difference is not None:
+            return float("inf")
+        return max((self.ratio_of(trial, name) for name in trial.measured), default=0.0)
+
+    def ratio_of(self, trial: Trial, name: str) -> float:
+        allowed = self.yardsticks[name, trial.kind].tolerance()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.nan_to_num(trial.measured[name].theirs / allowed, nan=0.0, posinf=float("inf"))
+        return float(ratios.max())
+
+    def bad(self, sample: Sample) -> bool:
+        """Whether the file is wrong at a sample that is looked at outside the lattice. Illegal points are not."""
+        trial = self.measure(sample)
+        return trial.illegal is None and self.ratio(trial) > 1 and not self.excuse(trial)
+
+    def excuse(self, trial: Trial) -> bool:
+        """True where PyTorch itself moves as far when its weights and inputs are moved by a rounding error."""
+        if trial.difference is not None and trial.difference.code != "FW401":
+            return False
+        if trial.difference is None and self.ratio(trial) > HOPELESS:
+            return False
+        tensors = self.inputs(trial.sample)
+        moved = []
+        for seed in range(NUDGES):
+            with nudged(self.subject.model, seed):
+                moved.append(run_eager(self.subject, nudge(tensors, seed)))
+        again = self._with_nudges(trial, tensors, moved)
+        trial.excused = again
+        return again
+
+    def _with_nudges(self, trial: Trial, tensors: list[torch.Tensor], moved: list[list[torch.Tensor]]) -> bool:
+        ours = run_eager(self.subject, tensors)
+        theirs = self._run(self.subject.input_names, tensors)
+        truths = self._truth(tensors, ours)
+        for i, name in enumerate(self.output_names):
+            others = [to_array(m[i]) for m in moved]
+            own, truth = to_array(ours[i]), to_array(truths[i])
+            if name not in trial.measured:
+                found, _ = compare_exact(name, own, theirs[i], [truth, *others])
+                if found is not None:
+                    return False
+                continue
+            wide = Yardstick(self.yardsticks[name, trial.kind].dtype, True)
+            for other in (own, *others):
+                got = measure(name, truth.astype(np.float64), other, theirs[i])
+                if not isinstance(got, Measured):
+                    return False
+                wide.learn(got.own)
+            if (trial.measured[name].theirs > wide.tolerance()).any():
+                return False
+        return True
+
+    def failures(self) -> list[Trial]:
+        """The trials that are wrong for certain, judged by everything learnt so far."""
+        suspects = [t for t in self.trials if t.illegal is None and self.ratio(t) > 1]
+        return [t for t in suspects if not self.excuse(t)]
+
+
+def _magnitudes(values: Array) -> Real:
+    """Marks the buckets that hold values at all, for stated tolerances."""
+    from fairway.evidence.yardstick import bucket, worst_by_bucket
+
+    wide = values.astype(np.float64)
+    wide = wide[np.isfinite(wide)]
+    return worst_by_bucket((wide != 0).astype(np.float64), bucket(wide))
+
+
+def open_runtime(path: str) -> Runner:
+    """The file in ONNX Runtime, or the error with which it refuses, as a finding."""
+    try:
+        return OrtSession(path).run
+    except Exception as error:
+        raise complain("FW407", tidy(str(error))) from error
+
+
+def tidy(text: str) -> str:
+    """The runtime's words without its own source paths, in one line."""
+    text = re.sub(r"\S*/onnxruntime/\S+:\d+\s+\S*\s*", "", text)
+    return re.sub(r"\s+", " ", text).strip()[:600]

@@ -1,0 +1,104 @@
+"""One capture: the model in, a candidate file and what the exporter said out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from fairway.findings import Where
+from fairway.ladder.route import Route
+from fairway.remedies.catalogue import CATALOGUE
+from fairway.remedies.contract import Case, Match
+from fairway.subject.dims import Point
+from fairway.subject.outputs import output_tensors
+from fairway.subject.subject import Subject
+
+
+class OpsetNotHonoured(Exception):
+    """The exporter wrote another opset than asked."""
+
+
+class TranslationError(Exception):
+    """The model was captured, but could not be turned into ONNX."""
+
+
+class Flat(torch.nn.Module):
+    """The model behind a plain signature: tensors in, a tuple of tensors out.
+
+    Exporters handle that best: dataclasses, keyword-only arguments and nested containers never reach them.
+    """
+
+    def __init__(self, model: torch.nn.Module, subject: Subject) -> None:
+        super().__init__()
+        self.model = model
+        self._call = subject.call
+        self.training = model.training
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        args, kwargs = self._call(tensors)
+        return output_tensors(self.model(*args, **kwargs))
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A candidate on disk, and everything the exporter said while making it."""
+
+    path: str
+    opset: int
+    remedies: tuple[tuple[str, str], ...] = ()
+    """Names of the remedies applied, each with its note."""
+    warned: tuple[tuple[str, Where], ...] = ()
+    edges: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Sizes at which the capture's own range constraints end, to be tested on both sides."""
+
+
+def capture(
+    subject: Subject, case: Case, matches: Sequence[tuple[str, Match]], tensors: Sequence[torch.Tensor],
+    output_names: Sequence[str], path: Path,
+) -> Captured:  # fmt: skip
+    """Captures, translates, repairs and saves the candidate. Runs in the attempt's own process."""
+    from fairway.ladder.capture_export import export_program
+    from fairway.ladder.capture_trace import trace_program
+    from fairway.ladder.finish import finish
+
+    case.output_names = tuple(output_names)
+    with ExitStack() as stack, torch.no_grad(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for name, match in matches:
+            stack.enter_context(CATALOGUE[name].apply(case, match))
+        flat = Flat(case.model, subject)
+        program = trace_program if case.route.traced else export_program
+        model, edges = program(flat, subject, case, tensors, path)
+        opset = finish(model, subject, case, path)
+    if case.route.opset is not None and opset != case.route.opset:
+        raise OpsetNotHonoured(f"opset {case.route.opset} was asked, the file has {opset}")
+    warned = tuple(
+        (str(w.message), Where(file=w.filename, line=w.lineno))
+        for w in caught
+        if issubclass(w.category, torch.jit.TracerWarning)
+    )
+    return Captured(str(path), opset, tuple((n, m.note) for n, m in matches), warned, edges)
+
+
+def dynamic_axes(subject: Subject) -> list[dict[int, Any]]:
+    """For each input: its varying axes, with the size that varies."""
+    return [{axis: size for axis, size in enumerate(s.shape) if size.names} for s in subject.spec]
+
+
+Program = tuple[ir.Model, dict[str, tuple[int, ...]]]
+
+
+def case_for(
+    subject: Subject, route: Route, findings: Sequence[Any], point: Point, seed: int
+) -> tuple[Case, list[torch.Tensor]]:
+    """The case that remedies look at, with example inputs at `point`."""
+    tensors = subject.make(point, seed, "normal")
+    args, kwargs = subject.call(tensors)
+    return Case(subject.model, args, kwargs, route, tuple(findings), subject.input_names), tensors

@@ -1,0 +1,108 @@
+"""torch.export into torch.onnx, with dims declared `DYNAMIC`, named or `AUTO`.
+
+torch.export is called here rather than through torch.onnx.export, because the latter answers a named dim that cannot
+hold by fixing it and ticking every step (seen in torch 2.13; see FIELD.md).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fairway.ladder.capture import Flat, Program, TranslationError, dynamic_axes
+from fairway.remedies.contract import Case
+from fairway.subject.dims import Size
+from fairway.subject.subject import Subject
+
+
+def export_program(
+    flat: Flat, subject: Subject, case: Case, tensors: Sequence[torch.Tensor], path: Path
+) -> Program:
+    """The captured program as an onnx-ir model, and the ends of its range constraints by dim."""
+    program = torch.export.export(
+        flat,
+        tuple(tensors),
+        dynamic_shapes=(dynamic_shapes(subject, case.route.dims),),
+        strict=case.route.capture == "strict",
+        # AUTO is the rung that lets torch have its way; what it defers to run time is judged like everything else.
+        prefer_deferred_runtime_asserts_over_guards=case.route.dims == "auto",
+    )
+    edges = range_edges(program, subject)
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    try:
+        exported = torch.onnx.export(
+            program,
+            dynamo=True,
+            opset_version=case.route.opset,
+            custom_translation_table=case.translations or None,
+            verbose=False,
+        )
+    except Exception as error:
+        raise TranslationError(str(error)) from error
+    assert exported is not None
+    return exported.model, edges
+
+
+def dynamic_shapes(subject: Subject, how: str) -> tuple[Any, ...]:
+    """The spec as torch.export wants it."""
+    if how == "named":
+        dims = _NamedDims(subject)
+        return tuple({axis: dims.at(size) for axis, size in axes.items()} for axes in dynamic_axes(subject))
+    hint = torch.export.Dim.DYNAMIC if how == "dynamic" else torch.export.Dim.AUTO
+    return tuple({axis: hint for axis in axes} for axes in dynamic_axes(subject))
+
+
+class _NamedDims:
+    """torch.export Dims by name; a multiple becomes a derived dim, a relation that torch cannot say becomes AUTO."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._dims = {}
+        for dim in subject.domain.dims:
+            sizes = dim.sizes
+            if dim.multiple > 1:
+                base = torch.export.Dim(
+                    f"{dim.name}_by_{dim.multiple}", min=sizes[0] // dim.multiple, max=sizes[-1] // dim.multiple
+                )
+                self._dims[dim.name] = dim.multiple * base
+            else:
+                self._dims[dim.name] = torch.export.Dim(dim.name, min=sizes[0], max=sizes[-1])
+
+    def at(self, size: Size) -> Any:
+        if size.affine is None:
+            return torch.export.Dim.AUTO
+        name, slope, offset = size.affine
+        dim: Any = self._dims[name]
+        if slope != 1:
+            dim = slope * dim
+        return dim + offset if offset else dim
+
+
+def range_edges(program: torch.export.ExportedProgram, subject: Subject) -> dict[str, tuple[int, ...]]:
+    """Where the program's range constraints end inside the declared domain.
+
+    torch narrows a range without a word when a branch on a size suggests it, and the file carries no trace of that.
+    """
+    edges: dict[str, set[int]] = {}
+    inputs = set(program.graph_signature.user_inputs)
+    places = [n for n in program.graph.nodes if n.op == "placeholder" and n.name in inputs]
+    for node, spec in zip(places, subject.spec, strict=False):
+        shape = getattr(node.meta.get("val"), "shape", ())
+        for size, symbol in zip(spec.shape, shape, strict=False):
+            expression = getattr(getattr(symbol, "node", None), "expr", None)
+            bounds = program.range_constraints.get(expression)
+            if bounds is None or size.affine is None:
+                continue
+            name, slope, offset = size.affine
+            dim = subject.domain[name]
+            for end, step in ((bounds.lower, -1), (bounds.upper, 1)):
+                try:
+                    value = (int(end) - offset) // slope
+                except (TypeError, ValueError, OverflowError):
+                    continue
+                near = [n for n in (value, value + step * dim.multiple) if n in dim.sizes]
+                edges.setdefault(name, set()).update(near)
+    return {name: tuple(sorted(values)) for name, values in edges.items() if values}

@@ -1,0 +1,38 @@
+"""The TorchScript exporter: the tracer, and the scripter inside a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import onnx_ir as ir
+import torch
+
+from fairway.ladder.capture import Flat, Program, TranslationError, dynamic_axes
+from fairway.remedies.contract import Case
+from fairway.subject.subject import Subject
+
+
+def trace_program(
+    flat: Flat, subject: Subject, case: Case, tensors: Sequence[torch.Tensor], path: Path
+) -> Program:
+    """The traced program as an onnx-ir model. With the `script` capture the user's model is compiled first."""
+    if case.route.capture == "script":
+        flat.model = torch.jit.script(flat.model)
+    names = [f"fairway_in_{i}" for i in range(len(tensors))]
+    axes = {name: {a: str(s) for a, s in a2.items()} for name, a2 in zip(names, dynamic_axes(subject), strict=True)}
+    raw = path.with_suffix(".raw.onnx")
+    try:
+        torch.onnx.export(
+            flat,
+            tuple(tensors),
+            str(raw),
+            dynamo=False,
+            input_names=names,
+            dynamic_axes={name: a for name, a in axes.items() if a},
+            opset_version=case.route.opset,
+            do_constant_folding=True,
+        )
+    except torch.onnx.errors.UnsupportedOperatorError as error:
+        raise TranslationError(str(error)) from error
+    return ir.load(raw), {}

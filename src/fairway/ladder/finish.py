@@ -1,0 +1,113 @@
+"""Finishing a candidate: the user's names, declared shapes, remedies on the graph, one way of saving."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import onnx_ir as ir
+
+from fairway.errors import Bug
+from fairway.remedies.contract import Case
+from fairway.subject.subject import Subject
+
+EXTERNAL_FROM_BYTES = 1_500_000_000
+"""Above this the weights go beside the file: protobuf ends at 2 GB."""
+
+_DTYPES = {
+    "float32": ir.DataType.FLOAT, "float64": ir.DataType.DOUBLE, "float16": ir.DataType.FLOAT16,
+    "bfloat16": ir.DataType.BFLOAT16, "int64": ir.DataType.INT64, "int32": ir.DataType.INT32,
+    "int16": ir.DataType.INT16, "int8": ir.DataType.INT8, "uint8": ir.DataType.UINT8, "bool": ir.DataType.BOOL,
+    "complex64": ir.DataType.COMPLEX64,
+}  # fmt: skip
+
+
+def finish(model: ir.Model, subject: Subject, case: Case, path: Path) -> int:
+    """Repairs, names and saves the model; answers its opset."""
+    graph = model.graph
+    _strip_wrapper(model)
+    _restore_inputs(graph, subject)
+    for one in case.passes:
+        one(model)
+    _name_values(graph, subject.input_names, case.output_names)
+    _declare_inputs(graph, subject)
+    save(model, path)
+    return int(model.opset_imports[""])
+
+
+def save(model: ir.Model, path: Path) -> None:
+    """One file, or one file and its weights beside it where protobuf's limit asks for that."""
+    size = sum(v.const_value.nbytes for v in model.graph.initializers.values() if v.const_value is not None)
+    external = path.name + ".data" if size > EXTERNAL_FROM_BYTES else None
+    ir.save(model, path, external_data=external)
+
+
+def _strip_wrapper(model: ir.Model) -> None:
+    """Takes `model.`, the wrapper's own level, out of the weights' names."""
+    initializers = model.graph.initializers
+    for name in [n for n in initializers if n.startswith("model.")]:
+        short = name.removeprefix("model.")
+        if short not in initializers:
+            value = initializers[name]
+            del initializers[name]
+            value.name = short
+            initializers[short] = value
+
+
+def _restore_inputs(graph: ir.Graph, subject: Subject) -> None:
+    """Inputs without effect are dropped by some exporters; the file's signature must stay the declared one."""
+    if len(graph.inputs) == len(subject.spec):
+        return
+    numbered = {_number(value.name or ""): value for value in graph.inputs}
+    if None in numbered or len(numbered) != len(graph.inputs):
+        raise Bug(f"the exporter left {len(graph.inputs)} of {len(subject.spec)} inputs, under names of its own")
+    whole = [numbered.get(i) or ir.Value(name=f"fairway_in_{i}") for i in range(len(subject.spec))]
+    graph.inputs.clear()
+    graph.inputs.extend(whole)
+
+
+def _number(name: str) -> int | None:
+    found = re.fullmatch(r"(?:fairway_in|tensors)_(\d+)", name)
+    return int(found[1]) if found else None
+
+
+def _name_values(graph: ir.Graph, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+    """Gives graph inputs and outputs their names; an inner value that holds such a name gets another."""
+    if len(outputs) != len(graph.outputs):
+        raise Bug(f"{len(graph.outputs)} outputs in the graph, {len(outputs)} names")
+    _separate_outputs(graph)
+    wanted = {*inputs, *outputs}
+    ends = {id(v) for v in (*graph.inputs, *graph.outputs)}
+    for node in graph.all_nodes():
+        for value in node.outputs:
+            if value.name in wanted and id(value) not in ends:
+                value.name = f"{value.name}_inner"
+    for name in [n for n in graph.initializers if n in wanted]:
+        value = graph.initializers[name]
+        del graph.initializers[name]
+        value.name = f"{name}_weight"
+        graph.initializers[value.name] = value
+    for value, name in zip(graph.inputs, inputs, strict=True):
+        value.name = name
+    for value, name in zip(graph.outputs, outputs, strict=True):
+        value.name = name
+
+
+def _separate_outputs(graph: ir.Graph) -> None:
+    """An output that is an input, a weight or another output gets an Identity of its own."""
+    seen: set[int] = {id(v) for v in graph.inputs} | {id(v) for v in graph.initializers.values()}
+    for index, value in enumerate(graph.outputs):
+        if id(value) in seen:
+            node = ir.node("Identity", [value])
+            graph.append(node)
+            copy = node.outputs[0]
+            copy.shape, copy.dtype = value.shape, value.dtype
+            graph.outputs[index] = copy
+        seen.add(id(graph.outputs[index]))
+
+
+def _declare_inputs(graph: ir.Graph, subject: Subject) -> None:
+    """Declares each input as the spec does. A dim the graph fixed inside stays fixed there, and the lattice finds it."""
+    for value, spec in zip(graph.inputs, subject.spec, strict=True):
+        value.dtype = _DTYPES[spec.dtype]
+        value.shape = ir.Shape([s.fixed if s.fixed is not None else re.sub(r"\s", "", s.text) for s in spec.shape])

@@ -1,0 +1,76 @@
+"""nn.MultiheadAttention and the Transformer layers keep their lengths through the TorchScript tracer.
+
+Two things stand in the way. The inference fast path is one fused operator without a translation. And where query,
+key and value share one projection, its result is taken apart with `unflatten … squeeze`, after which the exporter
+believes the example's sizes and folds them into the Reshape that splits the heads. So the fast path is switched
+off while tracing, and the shared projection is computed as three, which is the same matrix cut in rows.
+
+Refuses on the torch.export routes, which keep the sizes, and where all projections are separate already and the
+fast path does not exist. Can go when the TorchScript exporter goes.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from fairway.findings import Where
+from fairway.remedies.contract import Applied, Case, Match, Refusal, Remedy
+
+KINDS = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer)
+
+
+def project_apart(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+) -> list[torch.Tensor]:
+    """What `F._in_projection_packed` computes, one linear map each."""
+    weights = weight.chunk(3)
+    biases = (None, None, None) if bias is None else bias.chunk(3)
+    return [
+        torch.nn.functional.linear(*inputs) for inputs in zip((query, key, value), weights, biases, strict=True)
+    ]
+
+
+def detect(case: Case) -> Match | Refusal:
+    if not case.route.traced:
+        return Refusal("torch.export keeps the lengths of nn.MultiheadAttention")
+    found = [(name, m) for name, m in case.model.named_modules() if isinstance(m, KINDS)]
+    if not found:
+        return Refusal("the model has no nn.MultiheadAttention")
+    places = tuple(Where(module=name or type(module).__name__) for name, module in found)
+    if all(isinstance(m, torch.nn.MultiheadAttention) and not m._qkv_same_embed_dim for _, m in found):
+        return Refusal("query, key and value are projected apart, which the tracer follows", places)
+    return Match(f"{len(found)} attention layer(s) traced without the fast path, projections apart", places)
+
+
+@contextmanager
+def apply(case: Case, match: Match) -> Applied:
+    functional: Any = torch.nn.functional
+    packed, fast = functional._in_projection_packed, torch.backends.mha.get_fastpath_enabled()
+    functional._in_projection_packed = project_apart
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        functional._in_projection_packed = packed
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+REMEDY = Remedy(
+    name="attention_length_baked",
+    cures="FW312",
+    title="Traces attention without fast path and packed projection",
+    stage="library",
+    affected={"torch": "==2.13.*"},
+    upstream=("pytorch/pytorch#122321", "pytorch/pytorch#117209", "pytorch/pytorch#143107"),
+    safety="The shared projection's rows are multiplied in three products instead of one; the fast path is an "
+    "implementation of the same attention.",
+    detect=detect,
+    apply=apply,
+)

@@ -1,0 +1,100 @@
+"""PyTorch itself: as it is, and in float64 for the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode  # seen to work in torch 2.9–2.13; no public counterpart
+from torch.utils._pytree import tree_map  # as above
+
+from fairway.evidence.yardstick import Array
+from fairway.subject.outputs import output_leaves
+from fairway.subject.subject import Subject
+
+NARROW = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def run_eager(subject: Subject, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """PyTorch's own answer. Inputs are cloned, since forward may write into them."""
+    args, kwargs = subject.call([t.clone() for t in tensors])
+    with torch.no_grad():
+        return [leaf.value for leaf in output_leaves(subject.model(*args, **kwargs))]
+
+
+def run_truth(subject: Subject, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The model in float64 throughout, also where forward asks for float32 by name."""
+    with widened(subject.model), torch.no_grad(), _Widen():
+        args, kwargs = subject.call([t.double() if t.dtype in NARROW else t.clone() for t in tensors])
+        return [leaf.value for leaf in output_leaves(subject.model(*args, **kwargs))]
+
+
+class _Widen(TorchDispatchMode):
+    """Every narrow float that an operator is given or asked for becomes float64."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*tree_map(_wide, args), **tree_map(_wide, kwargs or {}))
+        return tree_map(_wide, result)
+
+
+def _wide(item: Any) -> Any:
+    if isinstance(item, torch.Tensor):
+        return item.double() if item.dtype in NARROW else item
+    return torch.float64 if item in NARROW else item
+
+
+@contextmanager
+def widened(model: torch.nn.Module) -> Iterator[None]:
+    """Parameters and buffers in float64 while inside; the very same tensors as before afterwards."""
+    kept = [(t, t.data) for t in (*model.parameters(), *model.buffers()) if t.dtype in NARROW]
+    default = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float64)
+        for tensor, data in kept:
+            tensor.data = data.double()
+        yield
+    finally:
+        torch.set_default_dtype(default)
+        for tensor, data in kept:
+            tensor.data = data
+
+
+@contextmanager
+def nudged(model: torch.nn.Module, seed: int) -> Iterator[None]:
+    """Parameters moved by about one rounding error while inside, to see which answers hang on a hair."""
+    generator = torch.Generator().manual_seed(seed)
+    kept = [(t, t.data) for t in model.parameters() if t.dtype in NARROW]
+    try:
+        for tensor, data in kept:
+            noise = torch.randn(data.shape, generator=generator) * torch.finfo(data.dtype).eps
+            tensor.data = (data.double() * (1 + noise.double())).to(data.dtype)
+        yield
+    finally:
+        for tensor, data in kept:
+            tensor.data = data
+
+
+def nudge(tensors: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
+    """Float inputs moved by about one rounding error."""
+    generator = torch.Generator().manual_seed(seed)
+    moved = []
+    for tensor in tensors:
+        if tensor.dtype in NARROW:
+            noise = torch.randn(tensor.shape, generator=generator) * torch.finfo(tensor.dtype).eps
+            moved.append((tensor.double() * (1 + noise.double())).to(tensor.dtype))
+        else:
+            moved.append(tensor)
+    return moved
+
+
+def to_array(tensor: torch.Tensor) -> Array:
+    """As numpy. bfloat16, which numpy lacks, goes through float32, which holds all its values; complex becomes pairs."""
+    tensor = tensor.detach().cpu()
+    if tensor.dtype == torch.bfloat16:
+        tensor = tensor.float()
+    if tensor.dtype.is_complex:
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    return np.asarray(tensor.resolve_neg())

@@ -1,0 +1,73 @@
+"""Another engine on the same file, so that an exporter's bug and a runtime's bug are told apart."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from fairway.evidence.judge import Judge, Runner, tidy
+from fairway.evidence.lattice import Sample
+from fairway.evidence.yardstick import Array
+from fairway.findings import Finding
+from fairway.runtimes.eager import to_array
+
+POINTS = 4
+SLACK = 10.0
+"""Engines differ in how they round; a second opinion gets this many times the first one's tolerance."""
+
+
+def open_second(path: str) -> tuple[str, Runner]:
+    """OpenVINO where it is installed, else onnx's own reference implementation."""
+    if importlib.util.find_spec("openvino"):
+        return "openvino", _openvino(path)
+    return "onnx.reference", _reference(path)
+
+
+def _openvino(path: str) -> Runner:
+    import openvino
+
+    core = openvino.Core()
+    compiled = core.compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+
+    def run(names: Sequence[str], tensors: Sequence[torch.Tensor]) -> list[Array]:
+        result = compiled({name: np.ascontiguousarray(to_array(t)) for name, t in zip(names, tensors, strict=True)})
+        return [result[i] for i in range(len(compiled.outputs))]
+
+    return run
+
+
+def _reference(path: str) -> Runner:
+    from onnx.reference import ReferenceEvaluator
+
+    evaluator = ReferenceEvaluator(path)
+
+    def run(names: Sequence[str], tensors: Sequence[torch.Tensor]) -> list[Array]:
+        feeds = {name: to_array(tensor) for name, tensor in zip(names, tensors, strict=True)}
+        return list(evaluator.run(None, feeds))
+
+    return run
+
+
+def consult(judge: Judge, path: str, samples: Sequence[Sample]) -> tuple[str, list[Finding]]:
+    """What the second engine says at the first few samples, in one line, and a finding where the engines disagree."""
+    try:
+        name, run = open_second(path)
+    except Exception as error:
+        return f"could not load the file: {tidy(str(error))[:200]}", []
+    other = Judge(judge.subject, run, judge.output_names)
+    other.yardsticks = judge.yardsticks
+    disagree: list[str] = []
+    for one in samples[:POINTS]:
+        try:
+            mine, theirs = judge.ratio(judge.measure(one)) <= 1, other.ratio(other.measure(one)) <= SLACK
+        except Exception as error:
+            return f"{name} could not run: {tidy(str(error))[:200]}", []
+        if mine != theirs:
+            right, wrong = ("ONNX Runtime", name) if mine else (name, "ONNX Runtime")
+            disagree.append(f"at {one} {right} agrees with PyTorch and {wrong} does not")
+    if disagree:
+        return f"{name} disagrees at {len(disagree)} of {POINTS} samples", [Finding("FW409", disagree[0])]
+    return f"{name} agrees at {min(POINTS, len(samples))} samples", []

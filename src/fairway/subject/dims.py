@@ -1,0 +1,178 @@
+"""Dims: what varies, between which bounds, and the whole-number expressions over them that shapes are made of."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from fairway.errors import complain
+
+Point = Mapping[str, int]
+"""One size for each dim."""
+
+UNDECLARED_HIGH = 64
+"""Upper bound for a dim without declared bounds; evidence always states the range that was used."""
+
+_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
+
+
+@dataclass(frozen=True)
+class Size:
+    """A size in a shape: a number, a dim's name, or an expression such as `2*time` or `past+seq`."""
+
+    text: str
+
+    @cached_property
+    def _tree(self) -> ast.expr:
+        tree = ast.parse(self.text, mode="eval").body
+        _check(tree)
+        return tree
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(n.id for n in ast.walk(self._tree) if isinstance(n, ast.Name)))
+
+    @property
+    def fixed(self) -> int | None:
+        return None if self.names else self.at({})
+
+    def at(self, point: Point) -> int:
+        return _evaluate(self._tree, point)
+
+    @cached_property
+    def affine(self) -> tuple[str, int, int] | None:
+        """(name, a, b) where the size is a*name+b, else None. Found by evaluating, so any spelling counts."""
+        if len(self.names) != 1:
+            return None
+        name = self.names[0]
+        at = [self.at({name: n}) for n in (60, 61, 127)]
+        slope = at[1] - at[0]
+        offset = at[0] - 60 * slope
+        return (name, slope, offset) if slope and at[2] == slope * 127 + offset else None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def parse_size(text: str) -> Size:
+    """The size that `text` says; ValueError where it says none."""
+    text = text.strip()
+    size = Size(text)
+    try:
+        size.names  # noqa: B018  # parses now, so that a bad size never travels
+    except SyntaxError as error:
+        raise ValueError(f"{text!r} is not a size") from error
+    return size
+
+
+def _check(tree: ast.expr) -> None:
+    match tree:
+        case ast.Constant(value=int()) | ast.Name():
+            return
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            _check(left)
+            _check(right)
+        case _:
+            raise ValueError(f"{ast.unparse(tree)!r} is not a size: use whole numbers, names, + - * //")
+
+
+def _evaluate(tree: ast.expr, point: Point) -> int:
+    match tree:
+        case ast.Constant(value=int(value)):
+            return value
+        case ast.Name(id=name):
+            return point[name]
+        case ast.BinOp(left=left, op=op, right=right):
+            return _OPERATORS[type(op)](_evaluate(left, point), _evaluate(right, point))
+    raise AssertionError(ast.dump(tree))
+
+
+@dataclass(frozen=True)
+class Dim:
+    """A varying dim. `declared` tells whether the user gave the bounds, or Fairway chose them."""
+
+    name: str
+    low: int
+    high: int
+    multiple: int = 1
+    declared: bool = True
+
+    def __post_init__(self) -> None:
+        if self.low < 0 or not self.sizes:
+            asked = f"{self.low}..{self.high}" + (f" in multiples of {self.multiple}" if self.multiple > 1 else "")
+            raise complain("FW004", f"dim {self.name}: {asked} holds no size")
+
+    @property
+    def sizes(self) -> range:
+        first = -(-self.low // self.multiple) * self.multiple
+        return range(first, self.high + 1, self.multiple)
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.low}..{self.high}" + (f" %{self.multiple}" if self.multiple > 1 else "")
+
+
+@dataclass(frozen=True)
+class Domain:
+    """All varying dims of a subject. A point is legal when each size lies in its dim's range."""
+
+    dims: tuple[Dim, ...]
+
+    def __iter__(self) -> Iterable[Dim]:  # type: ignore[override]  # reads as a collection of dims
+        return iter(self.dims)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(d.name for d in self.dims)
+
+    def __getitem__(self, name: str) -> Dim:
+        return next(d for d in self.dims if d.name == name)
+
+    def holds(self, point: Point) -> bool:
+        return all(d.name in point and point[d.name] in d.sizes for d in self.dims)
+
+    @property
+    def declared(self) -> bool:
+        return all(d.declared for d in self.dims)
+
+    def as_dict(self) -> dict[str, dict[str, int | bool]]:
+        return {
+            d.name: {"low": d.low, "high": d.high, "multiple": d.multiple, "declared": d.declared} for d in self.dims
+        }
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.dims)) or "one fixed shape"
+
+
+def build_domain(
+    names: Iterable[str],
+    bounds: Mapping[str, tuple[int, int]],
+    multiples: Mapping[str, int],
+    sizes_seen: Mapping[str, int] | None = None,
+) -> Domain:
+    """The domain over `names`; bounds for other names are refused. Example sizes widen undeclared bounds."""
+    names = tuple(dict.fromkeys(names))
+    for name in (*bounds, *multiples):
+        if name not in names:
+            known = ", ".join(names) or "none"
+            raise complain("FW005", f"{name!r} is not a dim of any input; the dims are: {known}")
+    dims = []
+    for name in names:
+        multiple = multiples.get(name, 1)
+        if name in bounds:
+            low, high = bounds[name]
+        else:
+            low, high = multiple, max(UNDECLARED_HIGH, 4 * multiple, 2 * (sizes_seen or {}).get(name, 0))
+        dims.append(Dim(name, low, high, multiple, declared=name in bounds))
+    return Domain(tuple(dims))
+
+
+def show(point: Point) -> str:
+    return ", ".join(f"{k}={v}" for k, v in point.items()) or "the fixed shape"

@@ -1,0 +1,147 @@
+"""The spec language: `acc: float32[batch, time, 3]`, `ids: int64[batch, seq] < 30522`, `mask: bool[b, s] = padding`.
+
+Integers are fixed, names vary. A line that does not parse is answered with a caret under the place.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NoReturn
+
+from fairway.errors import complain
+from fairway.subject.dims import Point, Size, parse_size
+
+DTYPES = (
+    "float32", "float64", "float16", "bfloat16",
+    "int64", "int32", "int16", "int8", "uint8", "bool", "complex64",
+)  # fmt: skip
+
+MASKS = ("padding", "padding-left", "padding-right", "keep", "keep-left-padded", "keep-right-padded")
+"""Kinds of mask. `padding` is True where padded, `keep` where real; every row keeps at least one real element."""
+
+
+@dataclass(frozen=True)
+class Values:
+    """Which values are legal: whole numbers below a limit, a range, a mask, or row lengths up to a dim."""
+
+    below: int | None = None
+    low: float | None = None
+    high: float | None = None
+    mask: str | None = None
+    lengths: Size | None = None
+
+    def __str__(self) -> str:
+        if self.below is not None:
+            return f" < {self.below}"
+        if self.low is not None:
+            return f" in {self.low:g}..{self.high:g}"
+        if self.mask:
+            return f" = {self.mask}"
+        return f" = lengths({self.lengths})" if self.lengths else ""
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """One input tensor: its name (a path such as `past.0.key` when nested), dtype, shape, legal values."""
+
+    name: str
+    dtype: str
+    shape: tuple[Size, ...]
+    values: Values = Values()
+
+    def sizes(self, point: Point) -> tuple[int, ...]:
+        return tuple(size.at(point) for size in self.shape)
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for size in self.shape for name in size.names))
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]{self.values}"
+
+
+_NAME = re.compile(r"\s*([A-Za-z_][\w.]*)\s*")
+_DTYPE = re.compile(r"\s*(\w+)\s*")
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_BELOW = re.compile(r"\s*<\s*(\d+)\s*$")
+_RANGE = re.compile(rf"\s*in\s+({_NUMBER}?)\s*\.\.\s*({_NUMBER})\s*$")
+_KIND = re.compile(r"\s*=\s*([\w-]+)(?:\(([^)]*)\))?\s*$")
+_DIM = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:=\s*(-?\d+)\s*\.\.\s*(-?\d+)\s*)?(?:%\s*(\d+)\s*)?$")
+
+
+def parse_input(line: str) -> TensorSpec:
+    """The tensor that one spec line declares."""
+    name = _NAME.match(line)
+    if name is None:
+        _stop(line, 0, "an input's name belongs here")
+    at = name.end()
+    if line[at : at + 1] != ":":
+        _stop(line, at, "a colon belongs here, after the input's name")
+    dtype = _DTYPE.match(line, at + 1)
+    if dtype is None or dtype[1] not in DTYPES:
+        _stop(line, at + 1 + _blank(line, at + 1), "a dtype belongs here: " + ", ".join(DTYPES))
+    at = dtype.end()
+    if line[at : at + 1] != "[":
+        _stop(line, at, "the shape belongs here, in brackets")
+    close = line.find("]", at)
+    if close < 0:
+        _stop(line, len(line), "the shape's closing bracket is missing")
+    shape = _parse_shape(line, at + 1, close)
+    return TensorSpec(name[1], dtype[1], shape, _parse_values(line, close + 1, dtype[1], shape))
+
+
+def parse_dim(text: str) -> tuple[str, tuple[int, int] | None, int | None]:
+    """(name, bounds, multiple) from `time=10..2000`, `seq%8` or both."""
+    found = _DIM.match(text)
+    if found is None or (found[2] is None and found[4] is None):
+        stem = re.match(r"\s*[A-Za-z_]\w*\s*", text)
+        _stop(text, stem.end() if stem else 0, "a dim is written name=low..high, name%multiple, or both")
+    if found[4] is not None and int(found[4]) == 0:
+        _stop(text, found.start(4), "a multiple is at least 1")
+    bounds = None if found[2] is None else (int(found[2]), int(found[3]))
+    return found[1], bounds, None if found[4] is None else int(found[4])
+
+
+def _parse_shape(line: str, start: int, end: int) -> tuple[Size, ...]:
+    sizes: list[Size] = []
+    at = start
+    if not line[start:end].strip():
+        return ()
+    for part in line[start:end].split(","):
+        try:
+            sizes.append(parse_size(part))
+        except ValueError:
+            _stop(line, at + _blank(part, 0), "a size belongs here: a number, a name, or 2*name+1")
+        at += len(part) + 1
+    return tuple(sizes)
+
+
+def _parse_values(line: str, at: int, dtype: str, shape: tuple[Size, ...]) -> Values:
+    rest = line[at:]
+    if not rest.strip():
+        return Values()
+    place = at + _blank(rest, 0)
+    if found := _BELOW.match(rest):
+        if "int" not in dtype or int(found[1]) < 1:
+            _stop(line, place, "`< N` is for whole numbers, with N at least 1")
+        return Values(below=int(found[1]))
+    if found := _RANGE.match(rest):
+        low, high = float(found[1] or 0), float(found[2])
+        if low > high:
+            _stop(line, place, f"the range {low:g}..{high:g} is empty")
+        return Values(low=low, high=high)
+    if found := _KIND.match(rest):
+        if found[1] == "lengths" and found[2]:
+            return Values(lengths=parse_size(found[2]))
+        if found[1] in MASKS and shape:
+            return Values(mask=found[1])
+    _stop(line, place, f"`< N`, `in low..high`, `= lengths(dim)` or one of {', '.join('= ' + m for m in MASKS)}")
+
+
+def _blank(text: str, at: int) -> int:
+    return len(text[at:]) - len(text[at:].lstrip())
+
+
+def _stop(line: str, at: int, what: str) -> NoReturn:
+    raise complain("FW001", f"{what}\n    {line}\n    {' ' * at}^")

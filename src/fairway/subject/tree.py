@@ -1,0 +1,82 @@
+"""Nested values as named leaves and back: lists, tuples, dicts, dataclasses, and anything that looks like them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Stands in a template for the tensor with this number."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Leaf:
+    path: tuple[str, ...]
+    value: Any
+
+    @property
+    def name(self) -> str:
+        return ".".join(self.path)
+
+
+def flatten(value: Any, path: tuple[str, ...] = ()) -> list[Leaf]:
+    """Every leaf with its path. None is no leaf; whatever is not a container is one."""
+    if value is None:
+        return []
+    if isinstance(value, Mapping):
+        return [leaf for key, item in value.items() for leaf in flatten(item, (*path, str(key)))]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        return flatten(fields, path)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return flatten(value._asdict(), path)
+    if isinstance(value, list | tuple):
+        return [leaf for i, item in enumerate(value) for leaf in flatten(item, (*path, str(i)))]
+    return [Leaf(path, value)]
+
+
+def template(value: Any, counter: list[int] | None = None) -> Any:
+    """The same structure with a `Slot` where each tensor stood, numbered as `flatten` orders them."""
+    counter = [0] if counter is None else counter
+
+    def put(item: Any) -> Any:
+        if isinstance(item, torch.Tensor):
+            counter[0] += 1
+            return Slot(counter[0] - 1)
+        return _rebuild(item, put)
+
+    return put(value)
+
+
+def fill(shape: Any, tensors: Sequence[torch.Tensor]) -> Any:
+    """The template with its slots filled."""
+
+    def put(item: Any) -> Any:
+        return tensors[item.index] if isinstance(item, Slot) else _rebuild(item, put)
+
+    return put(shape)
+
+
+def _rebuild(value: Any, put: Any) -> Any:
+    if isinstance(value, Slot) or isinstance(value, type):
+        return value
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(put(item) for item in value))
+    if isinstance(value, list | tuple):
+        return type(value)(put(item) for item in value)
+    if type(value) is dict:
+        return {key: put(item) for key, item in value.items()}
+    if isinstance(value, Mapping):
+        # OrderedDict and transformers' ModelOutput: made anew from the same keys.
+        return type(value)(**{key: put(item) for key, item in value.items()})
+    if dataclasses.is_dataclass(value):
+        return dataclasses.replace(value, **{f.name: put(getattr(value, f.name)) for f in dataclasses.fields(value)})
+    return value

@@ -1,0 +1,121 @@
+"""Recurrent layers through torch.export, over time and batch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from harness import EXPORT, STRICT, TRACE, assert_parity, export, make_case, operators
+from torch import nn
+
+from fairway.ladder.route import Route
+from fairway.remedies.contract import Refusal
+from fairway.remedies.rnn_time_baked import REMEDY
+
+BOTH = [{0: "batch", 1: "time"}]
+CONFIGURATIONS = [
+    # layers, bias, batch_first, bidirectional: every pair of settings occurs.
+    (1, True, True, False),
+    (2, False, False, True),
+    (2, True, True, True),
+    (1, False, True, True),
+    (1, True, False, True),
+    (2, False, False, False),
+]
+KINDS = {"GRU": nn.GRU, "LSTM": nn.LSTM, "RNN": nn.RNN}
+
+
+class Every(nn.Module):
+    """Configurations of one layer side by side, every other one with a given state, in one export."""
+
+    def __init__(self, layers: list[nn.RNNBase]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+        outputs: list[torch.Tensor] = []
+        for index, layer in enumerate(self.layers):
+            own = x if layer.batch_first else x.transpose(0, 1)
+            output, state = layer(own, self._state(layer, x)) if index % 2 else layer(own)
+            outputs += [output, *(state if isinstance(state, tuple) else (state,))]
+        return outputs
+
+    def _state(self, layer: nn.RNNBase, x: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
+        rows = layer.num_layers * (2 if layer.bidirectional else 1)
+        sizes = [layer.proj_size or layer.hidden_size, layer.hidden_size]
+        hidden, cell = (x[None, :, 0, :1].expand(rows, -1, size) for size in sizes)
+        return (hidden, cell * 0.5) if isinstance(layer, nn.LSTM) else hidden
+
+
+def every(kind: type[nn.RNNBase], **options: object) -> list[nn.RNNBase]:
+    torch.manual_seed(0)
+    return [
+        kind(3, 4, layers, bias=bias, batch_first=first, bidirectional=both, **options)
+        for layers, bias, first, both in CONFIGURATIONS
+    ]
+
+
+def points() -> list[tuple[torch.Tensor]]:
+    return [(torch.randn(3, 7, 3),), (torch.randn(1, 1, 3),), (torch.randn(2, 11, 3),)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_time_length_is_fixed_without_it(kind: str) -> None:
+    model = KINDS[kind](3, 4, batch_first=True).eval()
+    with pytest.raises(Exception, match=r"specialized it to be a constant \(5\)"):
+        export(make_case(model, (torch.randn(2, 5, 3),)), BOTH)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("GRU", {}), ("LSTM", {}), ("LSTM", {"proj_size": 2}), ("RNN", {}), ("RNN", {"nonlinearity": "relu"})],
+)
+def test_all_configurations_agree_at_other_lengths_and_batches(kind: str, options: dict[str, object]) -> None:
+    model = Every(every(KINDS[kind], **options)).eval()
+    exported = export(make_case(model, (torch.randn(2, 5, 3),)), BOTH, REMEDY)
+    assert operators(exported).count(kind) >= len(model.layers)
+    assert_parity(exported, model, *points(), atol=1e-5)
+
+
+@pytest.mark.parametrize("route", [EXPORT, STRICT, Route("export", "auto")], ids=lambda r: r.name)
+def test_one_layer_becomes_one_node_by_every_torch_export_route(route: Route) -> None:
+    model = nn.GRU(3, 4, batch_first=True).eval()
+    dim = torch.export.Dim.AUTO if route.dims == "auto" else torch.export.Dim.DYNAMIC
+    exported = export(make_case(model, (torch.randn(2, 5, 3),), route), BOTH, REMEDY, dim=dim)
+    assert operators(exported).count("GRU") == 1
+    assert not any(isinstance(d, int) for o in exported.graph.outputs for d in (o.shape[1],))
+    assert_parity(exported, model, *points(), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("model", "route", "reason"),
+    [
+        (nn.GRU(3, 4), TRACE, "the TorchScript exporter keeps the time length of recurrent layers"),
+        (nn.GRUCell(3, 4), EXPORT, "the model has no nn.RNN, nn.GRU or nn.LSTM"),
+        (
+            nn.GRU(3, 4, 2, dropout=0.5).train(),
+            EXPORT,
+            "dropout between the layers is active, as the layer is in training mode",
+        ),
+        (
+            nn.GRU(3, 4, dtype=torch.float64),
+            EXPORT,
+            "the runtime's recurrent kernels take float32 only, the layer has torch.float64",
+        ),
+    ],
+    ids=["traced", "cell", "dropout", "float64"],
+)
+def test_near_misses_are_refused(model: nn.Module, route: Route, reason: str) -> None:
+    answer = REMEDY.detect(make_case(model, (torch.randn(2, 5, 3),), route))
+    assert isinstance(answer, Refusal)
+    assert answer.reason == reason
+
+
+def test_applying_it_twice_changes_nothing_more_and_leaves_nothing_behind() -> None:
+    model, functions = nn.LSTM(3, 4, batch_first=True).eval(), torch.nn.modules.rnn._VF
+    case = make_case(model, (torch.randn(2, 5, 3),))
+    once = export(case, BOTH, REMEDY)
+    twice = export(case, BOTH, REMEDY, REMEDY)
+    assert operators(twice) == operators(once)
+    assert_parity(twice, model, *points(), atol=1e-5)
+    assert torch.nn.modules.rnn._VF is functions
+    assert case.translations == {}

@@ -157,8 +157,8 @@ class Qwen25VLVisionWrapper(nn.Module):
 class Qwen25VLVision672Wrapper(Qwen25VLVisionWrapper):
     """The same tower for 672×672 alone, with all that follows from the grid worked out beforehand.
 
-    The tower turns the grid's numbers into Python loops and list lengths, which no exporter can follow. For
-    one size they are constants, and `transformers` takes them as arguments.
+    From the grid's numbers the tower makes loops, list lengths and split sizes, which `torch.export` does not
+    follow. For one image size they are constants, and transformers takes them as arguments.
     """
 
     def __init__(self, model):
@@ -166,16 +166,17 @@ class Qwen25VLVision672Wrapper(Qwen25VLVisionWrapper):
         config = self.visual.config
         patches_per_side = IMAGE_SIDE // config.patch_size
         grid_thw = torch.tensor([[1, patches_per_side, patches_per_side]])
+        position_ids = get_vision_position_ids(grid_thw, config.spatial_merge_size)
         window_index, cu_window_seqlens = get_vision_window_index(
             grid_thw, config.spatial_merge_size, config.window_size, config.patch_size
         )
         self.register_buffer("grid_thw", grid_thw, persistent=False)
-        self.register_buffer(
-            "position_ids", get_vision_position_ids(grid_thw, config.spatial_merge_size), persistent=False
-        )
-        self.register_buffer("cu_seqlens", get_vision_cu_seqlens(grid_thw), persistent=False)
+        self.register_buffer("position_ids", position_ids, persistent=False)
         self.register_buffer("window_index", window_index, persistent=False)
-        self.register_buffer("cu_window_seqlens", cu_window_seqlens, persistent=False)
+        # The attention takes differences of these and calls .tolist(), to split by window. Arrays answer with
+        # plain numbers where a tensor under export answers with unknowns.
+        self.cu_seqlens = get_vision_cu_seqlens(grid_thw).numpy()
+        self.cu_window_seqlens = cu_window_seqlens.numpy()
 
     def forward(self, pixel_values):
         patches, _ = build_patches_and_grid(pixel_values)
@@ -183,8 +184,8 @@ class Qwen25VLVision672Wrapper(Qwen25VLVisionWrapper):
             patches,
             grid_thw=self.grid_thw,
             position_ids=self.position_ids,
-            cu_seqlens=self.cu_seqlens,
             window_index=self.window_index,
+            cu_seqlens=self.cu_seqlens,
             cu_window_seqlens=self.cu_window_seqlens,
             return_dict=True,
         )

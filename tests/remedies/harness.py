@@ -27,6 +27,8 @@ class Flat(torch.nn.Module):
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
         self.model = model
+        # The TorchScript exporter sets its root to eval mode, and afterwards everything to the root's mode.
+        self.training = model.training
 
     def forward(self, *tensors: torch.Tensor) -> Any:
         return self.model(*tensors)

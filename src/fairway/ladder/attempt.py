@@ -17,8 +17,8 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +26,8 @@ from fairway.errors import UserError
 from fairway.findings import Finding, Where
 
 Status = Literal["done", "raised", "timeout", "memory", "died"]
+Work = Callable[[Callable[[Any], None]], Any]
+"""What runs apart. It is handed `tell`, which sends a message home."""
 
 _POLL_SECONDS = 0.05
 _LOG_TAIL = 4000
@@ -69,34 +71,56 @@ class Outcome:
 
 @dataclass
 class Job:
-    """A function to run apart, and what has been heard of it so far."""
+    """A function that runs apart, and what has been heard of it so far."""
 
-    work: Callable[[Callable[[Any], None]], Any]
-    heard: Callable[[Any], None] = lambda message: None
-    limits: Limits = field(default_factory=Limits)
+    work: Work
+    heard: Callable[[Any], None]
+    limits: Limits
     outcome: Outcome | None = None
 
 
-def run_apart(work: Callable[[Callable[[Any], None]], Any], limits: Limits, heard: Any = lambda message: None) -> Outcome:
-    """Runs one function in its own process. It is handed `tell`, which sends a message to `heard` on this side."""
-    job = Job(work, heard, limits)
-    run_beside([job])
-    assert job.outcome is not None
-    return job.outcome
+class Workers:
+    """The processes at work. Leaving the block ends every one of them, also on Ctrl-C."""
 
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._running: list[_Running] = []
 
-def run_beside(jobs: Sequence[Job]) -> None:
-    """Runs all jobs at once and waits for the last. An exception here, Ctrl-C included, ends every one of them."""
-    running = [_Running(job) for job in jobs]
-    try:
-        while any(r.job.outcome is None for r in running):
-            alive = [r for r in running if r.job.outcome is None]
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for running in self._running:
+            running.end()
+
+    def start(self, work: Work, heard: Callable[[Any], None] = lambda message: None) -> Job:
+        """Starts a function apart. It is handed `tell`, which sends a message to `heard` on this side."""
+        job = Job(work, heard, self.limits)
+        self._running.append(_Running(job))
+        return job
+
+    def wait(self, job: Job) -> Outcome:
+        """Waits for one job while looking after all."""
+        while job.outcome is None:
+            alive = list(self._running)
             ready = multiprocessing.connection.wait([r.pipe for r in alive], _POLL_SECONDS)
             for r in alive:
                 r.look(r.pipe in ready)
-    finally:
-        for r in running:
-            r.end()
+                if r.job.outcome is not None:
+                    self._forget(r)
+        return job.outcome
+
+    def drop(self, job: Job) -> None:
+        """Ends a job whose answer is no longer wanted."""
+        for running in [r for r in self._running if r.job is job]:
+            self._forget(running)
+
+    def _forget(self, running: _Running) -> None:
+        running.end()
+        self._running.remove(running)
+
+    def run(self, work: Work, heard: Callable[[Any], None] = lambda message: None) -> Outcome:
+        return self.wait(self.start(work, heard))
 
 
 class _Running:
@@ -168,7 +192,7 @@ class _Running:
         self.log.close()
 
 
-def _child(work: Callable[[Callable[[Any], None]], Any], pipe: Any, log: int) -> None:
+def _child(work: Work, pipe: Any, log: int) -> None:
     """Never returns. `os._exit` skips exit handlers, which would run the parent's."""
     try:
         os.setpgid(0, 0)

@@ -12,6 +12,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
+from fairway.errors import complain
 from fairway.findings import Where
 from fairway.ladder.route import Route
 from fairway.remedies.catalogue import CATALOGUE
@@ -52,6 +53,7 @@ class Captured:
 
     path: str
     opset: int
+    output_names: tuple[str, ...] = ()
     remedies: tuple[tuple[str, str], ...] = ()
     """Names of the remedies applied, each with its note."""
     warned: tuple[tuple[str, Where], ...] = ()
@@ -73,6 +75,9 @@ def capture(
         warnings.simplefilter("always")
         for name, match in matches:
             stack.enter_context(CATALOGUE[name].apply(case, match))
+        clash = sorted(set(case.input_names) & set(case.output_names))
+        if clash:
+            raise complain("FW210", ", ".join(clash))
         flat = Flat(case.model, subject)
         program = trace_program if case.route.traced else export_program
         model, edges = program(flat, subject, case, tensors, path)
@@ -84,7 +89,7 @@ def capture(
         for w in caught
         if issubclass(w.category, torch.jit.TracerWarning)
     )
-    return Captured(str(path), opset, tuple((n, m.note) for n, m in matches), warned, edges)
+    return Captured(str(path), opset, case.output_names, tuple((n, m.note) for n, m in matches), warned, edges)
 
 
 def dynamic_axes(subject: Subject) -> list[dict[int, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-Capture = Literal["export", "strict", "trace", "script"]
+Capture = Literal["export", "strict", "trace", "script", "file"]
 Dims = Literal["dynamic", "named", "auto"]
 
 TRACED: tuple[Capture, ...] = ("trace", "script")
@@ -24,7 +24,7 @@ class Route:
     @property
     def name(self) -> str:
         """What the CLI's `--route` takes: `export-dynamic`, `strict-auto`, `trace`, `script`."""
-        return self.capture if self.traced else f"{self.capture}-{self.dims}"
+        return self.capture if self.capture not in ("export", "strict") else f"{self.capture}-{self.dims}"
 
     @property
     def traced(self) -> bool:

@@ -1,12 +1,17 @@
 """nn.MultiheadAttention and the Transformer layers keep their lengths through the TorchScript tracer.
 
-Two things stand in the way. The inference fast path is one fused operator without a translation. And where query,
-key and value share one projection, its result is taken apart with `unflatten … squeeze`, after which the exporter
-believes the example's sizes and folds them into the Reshape that splits the heads. So the fast path is switched
-off while tracing, and the shared projection is computed as three, which is the same matrix cut in rows.
+Two things stand in the way. The inference fast path is one fused operator without a translation. And where
+query, key and value share one projection, its result is taken apart with `unflatten … squeeze`, after which
+the exporter believes the example's sizes and folds them into the Reshape that splits the heads. So the fast
+path is switched off while tracing, and the shared projection is computed as three, which is the same matrix
+cut in rows.
 
-Refuses on the torch.export routes, which keep the sizes, and where all projections are separate already and the
-fast path does not exist. Can go when the TorchScript exporter goes.
+Limit: with `src_key_padding_mask`, nn.TransformerEncoder's fast path writes zeros into padded rows, and
+with a float mask it answers NaN; the traced file computes what the documented path does, as eager does with
+`torch.backends.mha.set_fastpath_enabled(False)`.
+
+Refuses on the torch.export routes, which keep the sizes, and where all projections are separate already and
+the fast path does not exist. Can go when the TorchScript exporter goes.
 """
 
 from __future__ import annotations
@@ -32,9 +37,8 @@ def project_apart(
     """What `F._in_projection_packed` computes, one linear map each."""
     weights = weight.chunk(3)
     biases = (None, None, None) if bias is None else bias.chunk(3)
-    return [
-        torch.nn.functional.linear(*inputs) for inputs in zip((query, key, value), weights, biases, strict=True)
-    ]
+    parts = zip((query, key, value), weights, biases, strict=True)
+    return [torch.nn.functional.linear(*part) for part in parts]
 
 
 def detect(case: Case) -> Match | Refusal:
@@ -69,8 +73,7 @@ REMEDY = Remedy(
     stage="library",
     affected={"torch": "==2.13.*"},
     upstream=("pytorch/pytorch#122321", "pytorch/pytorch#117209", "pytorch/pytorch#143107"),
-    safety="The shared projection's rows are multiplied in three products instead of one; the fast path is an "
-    "implementation of the same attention.",
+    safety="One matrix product is done as three, by rows; the fast path is another form of the same attention.",
     detect=detect,
     apply=apply,
 )

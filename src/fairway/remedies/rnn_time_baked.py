@@ -1,18 +1,19 @@
 """nn.RNN, nn.GRU and nn.LSTM keep their time and batch dims through torch.export.
 
 torch's Python decomposition of a recurrent layer iterates over the time axis, which fixes it: under
-`Dim.DYNAMIC` the capture is refused, under `Dim.AUTO` the length is frozen, and `run_decompositions` freezes it
-again after capture. So the layer is captured as one opaque operator of ours, whose shapes stay symbolic, and
-translated to ONNX's own RNN, GRU or LSTM.
+`Dim.DYNAMIC` the capture is refused, under `Dim.AUTO` the length is frozen, and `run_decompositions`
+freezes it again after capture. So the layer is captured as one opaque operator of ours, whose shapes stay
+symbolic, and translated to ONNX's own RNN, GRU or LSTM.
 
-ONNX's LSTM has no projection. Where `proj_size` is set, `h = W_hr m` is substituted into the recurrence: the
-layer runs on the unprojected `m` with recurrent weights `W_hh W_hr`, and the projection follows it. The first
-state is only known projected, so it enters as extra input features that are zero after the first step.
+ONNX's LSTM has no projection. Where `proj_size` is set, `h = W_hr m` is substituted into the recurrence:
+the layer runs on the unprojected `m` with recurrent weights `W_hh W_hr`, and the projection follows it. The
+first state is only known projected, so it enters as extra input features that are zero after the first
+step.
 
 Refuses under the TorchScript tracer, which has its own translation; without recurrent layers; with dropout
-between layers in training mode; and in dtypes for which the runtime has no recurrent kernel. Packed sequences are
-left to torch. Can go when torch keeps the loop through `run_decompositions` for all three layers
-(pytorch/pytorch#193192 does so for GRU and LSTM).
+between layers in training mode; and in dtypes for which the runtime has no recurrent kernel. Packed
+sequences are left to torch. Can go when torch keeps the loop through `run_decompositions` for all three
+layers (pytorch/pytorch#193192 does so for GRU and LSTM).
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def _shapes(
 
 
 class _Functions:
-    """Stands in for torch._VF: calls on padded tensors go to our operator, all others where they went before."""
+    """Stands in for torch._VF: calls on padded tensors go to our operator, others where they went before."""
 
     def __init__(self, original: Any) -> None:
         self._original = original

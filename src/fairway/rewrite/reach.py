@@ -45,6 +45,8 @@ def is_user_code(function: Any) -> bool:
     if not isinstance(function, types.FunctionType):
         return False
     file = function.__code__.co_filename
+    if file.startswith("<fairway: "):
+        return False
     path = str(Path(file).resolve())
     return "site-packages" not in file and not any(path.startswith(root + "/") for root in _OUTSIDE)
 

@@ -1,0 +1,38 @@
+"""Fairway takes a PyTorch model to ONNX and shows that it arrived intact.
+
+The names are loaded on first use, so that `import fairway` in a recipe, and `fairway --help`, need no torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fairway.errors import UserError
+    from fairway.evidence.evidence import Evidence
+    from fairway.exporting import export, verify
+    from fairway.findings import Finding
+    from fairway.result import Result
+    from fairway.subject.recipe import Recipe
+
+__version__ = "0.1.0"
+
+__all__ = ["Evidence", "Finding", "Recipe", "Result", "UserError", "export", "verify"]
+
+_HOMES = {
+    "Evidence": "fairway.evidence.evidence",
+    "Finding": "fairway.findings",
+    "Recipe": "fairway.subject.recipe",
+    "Result": "fairway.result",
+    "UserError": "fairway.errors",
+    "export": "fairway.exporting",
+    "verify": "fairway.exporting",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fairway' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

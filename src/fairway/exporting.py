@@ -1,0 +1,171 @@
+"""`fairway.export` and `fairway.verify`: the product in two functions."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fairway.deliver import check_target, deliver, workshop
+from fairway.errors import complain
+from fairway.evidence.lattice import LEVELS, Level
+from fairway.ladder.attempt import Limits, Workers
+from fairway.ladder.climb import Climb, Rung, Settings, climb, judge_file
+from fairway.ladder.route import ROUTES
+from fairway.record import write_record
+from fairway.result import Result
+from fairway.subject.data import read_data
+from fairway.subject.onnx_file import check_signature, open_header
+from fairway.subject.subject import Subject, build_subject
+
+Progress = Callable[[Any], None]
+
+
+def export(
+    model: torch.nn.Module,
+    inputs: Any,
+    path: str | Path,
+    *,
+    dims: Any = None,
+    bounds: Mapping[str, tuple[int, int]] | None = None,
+    multiples: Mapping[str, int] | None = None,
+    example: Mapping[str, int] | None = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    patches: Mapping[Any, Callable[..., Any]] | None = None,
+    opset: int | None = None,
+    level: Level = "standard",
+    routes: Sequence[str] = (),
+    remedies: bool = True,
+    timeout: float = 600.0,
+    memory: int = 0,
+    data: str | Path | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Result:
+    """Takes `model` to an ONNX file that agrees with PyTorch over every shape declared, or says what is wrong and where.
+
+    `inputs` is a tuple of example args, a dict of kwargs, an (args, kwargs) pair, a function `(seed, **dims)` that makes
+    such a pair, or a list of spec lines. `timeout` (seconds) and `memory` (bytes) limit each attempt.
+    """
+    subject = build_subject(
+        model, inputs, dims=dims, bounds=bounds, multiples=multiples, example=example, input_names=input_names,
+        output_names=output_names, patches=patches,
+    )  # fmt: skip
+    settings = make_settings(level, routes, opset, remedies, timeout, memory)
+    return export_subject(subject, Path(path), settings, data, overwrite, progress)
+
+
+def verify(
+    path: str | Path,
+    model: torch.nn.Module,
+    inputs: Any,
+    *,
+    dims: Any = None,
+    bounds: Mapping[str, tuple[int, int]] | None = None,
+    multiples: Mapping[str, int] | None = None,
+    example: Mapping[str, int] | None = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    level: Level = "standard",
+    timeout: float = 600.0,
+    memory: int = 0,
+    data: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Result:
+    """Judges any ONNX file against `model`, whoever made it. The file is only read."""
+    subject = build_subject(
+        model, inputs, dims=dims, bounds=bounds, multiples=multiples, example=example, input_names=input_names,
+        output_names=output_names,
+    )  # fmt: skip
+    return verify_subject(subject, Path(path), make_settings(level, (), None, True, timeout, memory), data, progress)
+
+
+def make_settings(
+    level: str, routes: Sequence[str], opset: int | None, remedies: bool, timeout: float, memory: int
+) -> Settings:
+    """Settings that were checked against what is known."""
+    import onnx
+
+    if level not in LEVELS:
+        raise complain("FW006", f"level {level!r}; the levels are {', '.join(LEVELS)}")
+    for route in routes:
+        if route not in ROUTES:
+            raise complain("FW006", f"route {route!r}; the routes are {', '.join(ROUTES)}")
+    newest = onnx.defs.onnx_opset_version()
+    if opset is not None and not 7 <= opset <= newest:
+        raise complain("FW007", f"opset {opset}; opsets 7..{newest} are known here")
+    return Settings(level, tuple(routes), opset, remedies, Limits(timeout, memory))  # type: ignore[arg-type]
+
+
+def export_subject(
+    subject: Subject,
+    path: Path,
+    settings: Settings,
+    data: str | Path | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Result:
+    """The whole road for one subject: climb, then deliver what may be delivered."""
+    check_target(path, overwrite)
+    _warm_up()
+    tensors = read_data(subject, Path(data)) if data is not None else []
+    with workshop(path) as folder:
+        climbed = climb(subject, settings, folder, tensors, progress or (lambda event: None))
+        record = write_record(subject, settings, climbed)
+        best = climbed.best
+        written = None
+        if best is not None and best.captured is not None:
+            record["opset"] = best.captured.opset
+            if climbed.verdict in ("verified", "unproven"):
+                record = deliver(Path(best.captured.path), path, record)
+                written = path
+            elif climbed.verdict == "wrong":
+                shutil.copyfile(best.captured.path, _wrong_path(path))
+    return _result(climbed, written, record)
+
+
+def _wrong_path(path: Path) -> Path:
+    """A wrong file is kept for looking into, under a name that nobody ships by accident."""
+    return path.with_suffix(".wrong.onnx")
+
+
+def verify_subject(
+    subject: Subject, path: Path, settings: Settings, data: str | Path | None = None, progress: Progress | None = None
+) -> Result:
+    """The judge alone, on a file that is there already."""
+    header = open_header(path)
+    check_signature(header, subject)
+    _warm_up()
+    tensors = read_data(subject, Path(data)) if data is not None else []
+    with Workers(settings.limits) as workers:
+        climbed = judge_file(workers, subject, settings, str(path), header, tensors, progress or (lambda event: None))
+    record = write_record(subject, settings, climbed)
+    record["opset"] = header.opset
+    return _result(climbed, path, record)
+
+
+def _result(climbed: Climb, path: Path | None, record: dict[str, Any]) -> Result:
+    best: Rung | None = climbed.best
+    return Result(
+        verdict=climbed.verdict,
+        path=path,
+        route=None if best is None else best.route.name,
+        remedies=() if best is None else tuple(name for name, _ in best.remedies),
+        findings=climbed.findings,
+        evidence=None if best is None else best.evidence,
+        record=record,
+    )
+
+
+def _warm_up() -> None:
+    """Imports what every attempt needs, once, here: attempts are forked from this process and start with it."""
+    import onnx_ir.passes.common
+    import onnxscript.optimizer
+    import torch._dynamo
+    import torch.export
+    import torch.fx.experimental.symbolic_shapes
+    import torch.onnx._internal.exporter._core

@@ -1,0 +1,134 @@
+"""Findings and results as text for a terminal: plain, aligned, no colour of its own."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairway.findings.finding import Finding, Where
+
+if TYPE_CHECKING:
+    from fairway.result import Result
+
+_LABEL = 10
+_WIDTH = 110
+
+
+def render_finding(finding: Finding) -> str:
+    """One finding with everything STYLE asks for; lines that have nothing to say are left out."""
+    lines = [f"{finding.code} {finding.severity}: {finding.title}"]
+    lines += _labelled("seen", finding.seen)
+    if finding.where is not None and str(finding.where):
+        lines += _labelled("where", str(_near(finding.where)))
+        if finding.where.source:
+            lines += _labelled("", f"> {finding.where.source}")
+    lines += _labelled("why", finding.why)
+    for number, step in enumerate(finding.todo, 1):
+        lines += _labelled("do" if number == 1 else "", f"{number}. {step}")
+    for path in finding.artefacts:
+        lines += _labelled("file", path)
+    if finding.upstream:
+        lines += _labelled("upstream", ", ".join(finding.upstream))
+    elif finding.entry.kind == "upstream":
+        lines += _labelled("upstream", "no known upstream issue")
+    return "\n".join(lines)
+
+
+def _near(where: Where) -> Where:
+    """Paths below the current folder are shown as the user would type them."""
+    if where.file is None:
+        return where
+    try:
+        near = os.path.relpath(where.file)
+    except ValueError:
+        return where
+    shown = near if not near.startswith("..") else where.file
+    return Where(shown, where.line, where.function, where.source, where.module, where.node)
+
+
+def _labelled(label: str, text: str) -> list[str]:
+    indent = " " * (_LABEL + 2)
+    lines: list[str] = []
+    for part in text.split("\n"):
+        # A caret stands under a column: such lines are never wrapped.
+        wrapped = [part] if part.startswith("    ") else textwrap.wrap(
+            part, _WIDTH - len(indent), break_long_words=False, break_on_hyphens=False
+        ) or [""]  # fmt: skip
+        lines += wrapped
+    first = f"  {label:<{_LABEL}}{lines[0]}"
+    return [first, *(indent + line for line in lines[1:])]
+
+
+def render_result(result: Result) -> str:
+    """Verdict, domain, evidence, remedies, ladder, findings; in that order, because that is the order of questions."""
+    record = result.record
+    parts = [_headline(result)]
+    parts += _labelled("domain", _domain(record))
+    parts += _evidence(result)
+    for remedy in record.get("remedies", []):
+        first = remedy is record["remedies"][0]
+        parts += _labelled("remedies" if first else "", f"{remedy['name']}: {remedy['note']}")
+    ladder = record.get("ladder", [])
+    for number, rung in enumerate(ladder):
+        parts += _labelled("ladder" if number == 0 else "", _rung(rung))
+    shown = [render_finding(f) for f in result.findings if result.verdict != "verified" or f.severity == "warning"]
+    return "\n".join(parts) + "".join("\n\n" + text for text in shown)
+
+
+def _headline(result: Result) -> str:
+    words = [result.verdict]
+    if result.path is not None:
+        words.append(_relative(result.path))
+    about = [w for w in (result.route, f"opset {result.record['opset']}" if result.record.get("opset") else "") if w]
+    return "  ".join(words) + (f"  ({', '.join(about)})" if about else "")
+
+
+def _relative(path: Path) -> str:
+    near = os.path.relpath(path)
+    return near if not near.startswith("..") else str(path)
+
+
+def _domain(record: dict[str, Any]) -> str:
+    dims = record["subject"]["domain"]
+    shown = [
+        f"{name} {d['low']}..{d['high']}"
+        + (f" in multiples of {d['multiple']}" if d["multiple"] > 1 else "")
+        + ("" if d["declared"] else " (not declared)")
+        for name, d in dims.items()
+    ]
+    return ", ".join(shown) or "one fixed shape"
+
+
+def _evidence(result: Result) -> list[str]:
+    evidence = result.evidence
+    if evidence is None:
+        return []
+    legal = [t for t in evidence.tested if not t.note.startswith("not legal")]
+    lines = _labelled(
+        "evidence", f"{evidence.points_right} of {len(legal)} samples right ({evidence.level}); {evidence.yardstick}"
+    )
+    rows = [("output", "of allowed", "file's error", "PyTorch's own")]
+    rows += [(o.name, f"{o.ratio:.2g}", f"{o.file_error:.2g}", f"{o.own_error:.2g}") for o in evidence.outputs]
+    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    for row in rows:
+        lines += _labelled("", "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip())
+    leg = evidence.differential
+    if leg.done:
+        same = "the same file" if leg.same else f"{len(leg.differences)} differences"
+        harm = ", without effect on the results" if leg.harmless else ""
+        lines += _labelled("", f"exported again from another example: {same}{harm}")
+    else:
+        lines += _labelled("", f"exported again from another example: {leg.note}")
+    if evidence.second_runtime != "not asked for":
+        lines += _labelled("", f"second runtime: {evidence.second_runtime}")
+    if evidence.smallest is not None:
+        point = ", ".join(f"{k}={v}" for k, v in evidence.smallest.items())
+        lines += _labelled("", f"smallest failing shape: {point}; {'; '.join(evidence.boundaries) or 'no size is right'}")
+    return lines
+
+
+def _rung(rung: dict[str, Any]) -> str:
+    codes = " ".join(dict.fromkeys(f["code"] for f in rung["findings"]))
+    return f"{rung['route']:<30} {rung['verdict']:<9} {rung['seconds']:6.1f} s {rung['peak_mb']:6d} MB  {codes}".rstrip()

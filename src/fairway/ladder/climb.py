@@ -1,0 +1,275 @@
+"""The climb: rung after rung until a file is verified. This module reads as the story of the product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from fairway.evidence.differential import compare_exports
+from fairway.evidence.evidence import Differential, Evidence
+from fairway.evidence.gather import gather, other_example
+from fairway.evidence.judge import Judge, open_runtime
+from fairway.evidence.lattice import Level, sample
+from fairway.findings import Finding
+from fairway.ladder.attempt import Limits, Outcome, Workers
+from fairway.ladder.capture import Captured, capture, case_for
+from fairway.ladder.diagnose import blame, diagnose
+from fairway.ladder.plan import Step, next_step
+from fairway.ladder.preflight import Preflight, look
+from fairway.ladder.prescribe import Prescription, check_patches, matches_for, patched, prescribe
+from fairway.ladder.route import Route
+from fairway.rewrite.find import Suspect, suspects
+from fairway.subject.onnx_file import Header, dims_fixed
+from fairway.subject.subject import Subject
+
+Verdict = Literal["verified", "wrong", "unproven", "failed"]
+Heard = Callable[[Any], None]
+
+_BETTER: tuple[Verdict, ...] = ("failed", "wrong", "unproven", "verified")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How hard to try, how closely to look, and within which limits."""
+
+    level: Level = "standard"
+    routes: tuple[str, ...] = ()
+    """Empty for the whole ladder."""
+    opset: int | None = None
+    remedies: bool = True
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One route walked: what it gave, what it took."""
+
+    step: Step
+    route: Route
+    verdict: Verdict
+    seconds: float
+    peak_bytes: int
+    findings: tuple[Finding, ...]
+    remedies: tuple[tuple[str, str], ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
+    captured: Captured | None = None
+    evidence: Evidence | None = None
+
+
+@dataclass(frozen=True)
+class Climb:
+    """Every rung, and the best of them."""
+
+    preflight: Preflight
+    rungs: tuple[Rung, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def best(self) -> Rung | None:
+        return max(self.rungs, key=lambda r: _BETTER.index(r.verdict), default=None)
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.best.verdict if self.best else "failed"
+
+
+def climb(
+    subject: Subject, settings: Settings, folder: Path, data: Sequence[list[torch.Tensor]], heard: Heard
+) -> Climb:
+    """Looks at the model, then walks one route after another; a rung's findings choose the next."""
+    with Workers(settings.limits) as workers:
+        heard(("stage", "looking at the model"))
+        seen = workers.run(lambda tell: _look(subject, settings))
+        if seen.status != "done":
+            return Climb(Preflight((), (), ()), (), tuple(diagnose(seen, ())))
+        preflight, suspected = seen.value
+        if preflight.hopeless:
+            return Climb(preflight, (), preflight.findings)
+        rungs: list[Rung] = []
+        while (step := next_step(rungs, settings, suspected)) is not None:
+            heard(("rung", step))
+            rung = _walk(workers, subject, settings, step, preflight, suspected, rungs, folder, data, heard)
+            rungs.append(rung)
+            heard(("outcome", rung))
+            if rung.verdict == "verified":
+                break
+    return Climb(preflight, tuple(rungs), _sum_up(preflight, rungs))
+
+
+def _look(subject: Subject, settings: Settings) -> tuple[Preflight, tuple[Suspect, ...]]:
+    preflight = look(subject, settings.remedies)
+    if subject.patches and not preflight.hopeless:
+        preflight = replace(preflight, findings=(*preflight.findings, *check_patches(subject)))
+    return preflight, suspects(subject.model)
+
+
+def _walk(
+    workers: Workers, subject: Subject, settings: Settings, step: Step, preflight: Preflight,
+    suspected: Sequence[Suspect], rungs: Sequence[Rung], folder: Path, data: Sequence[list[torch.Tensor]], heard: Heard,
+) -> Rung:  # fmt: skip
+    """One rung: prescribe, capture (twice beside each other), judge, compare the two captures."""
+    route = step.route
+    earlier = [f for rung in rungs for f in rung.findings]
+    prescription, refused = _prescribed(workers, subject, settings, step, earlier, preflight)
+    paths = [folder / f"{len(rungs)}-{which}.onnx" for which in ("first", "second")]
+    points = (subject.example, other_example(subject))
+
+    def export(which: int) -> Callable[[Any], Captured]:
+        def work(tell: Any) -> Captured:
+            _settle(subject, settings)
+            with patched(subject.model, subject.patches):
+                case, tensors = case_for(subject, route, earlier, points[which], 1 + which)
+                case.output_names = preflight.output_names
+                matches = matches_for(subject, case, prescription)
+                return capture(subject, case, matches, tensors, preflight.output_names, paths[which])
+
+        return work
+
+    first = workers.start(export(0))
+    second = workers.start(export(1)) if settings.level != "quick" else None
+    got = workers.wait(first)
+    if got.status != "done":
+        if second:
+            workers.drop(second)
+        return Rung(step, route, "failed", got.seconds, got.peak_bytes, tuple(diagnose(got, suspected)), (), refused)
+    captured: Captured = got.value
+    judged = workers.run(lambda tell: _judge(subject, settings, captured, data, tell), heard)
+    seconds, peak = got.seconds + judged.seconds, max(got.peak_bytes, judged.peak_bytes)
+    verdict, evidence, findings = _weigh(judged, captured, suspected)
+    if second and verdict == "verified":
+        assert evidence is not None
+        other = workers.wait(second)
+        leg, more = _differ(workers, subject, settings, captured, other, points)
+        evidence = replace(evidence, differential=leg)
+        findings = (*findings, *more)
+        verdict = "unproven" if any(f.severity == "error" or f.code == "FW504" for f in more) else verdict
+    elif second:
+        workers.drop(second)
+    done = route.with_remedies(*(name for name, _ in captured.remedies))
+    return Rung(step, done, verdict, seconds, peak, findings, captured.remedies, refused, captured, evidence)
+
+
+def _prescribed(
+    workers: Workers, subject: Subject, settings: Settings, step: Step, earlier: Sequence[Finding], preflight: Preflight
+) -> tuple[Prescription, tuple[tuple[str, str], ...]]:
+    if not settings.remedies:
+        return Prescription(), ()
+
+    def work(tell: Any) -> Prescription:
+        with patched(subject.model, subject.patches):
+            return prescribe(subject, step.route, earlier, step.rewrites, preflight.output_names)
+
+    outcome = workers.run(work)
+    if outcome.status != "done":
+        why = outcome.failure.message if outcome.failure else outcome.status
+        return Prescription(), (("all remedies", f"looking for them failed: {why}"),)
+    prescription: Prescription = outcome.value
+    return prescription, tuple((n, f"{why}{f' ({where})' if where else ''}") for n, why, where in prescription.refused)
+
+
+def _settle(subject: Subject, settings: Settings) -> None:
+    """With remedies on, a model left in training mode is exported and judged in eval mode, and the finding says so."""
+    if settings.remedies:
+        subject.model.eval()
+
+
+def _judge(
+    subject: Subject, settings: Settings, captured: Captured, data: Sequence[list[torch.Tensor]], tell: Heard
+) -> Evidence:
+    _settle(subject, settings)
+    return gather(subject, captured.path, captured.output_names, settings.level, captured.edges, data, tell)
+
+
+def _weigh(
+    judged: Outcome, captured: Captured, suspected: Sequence[Suspect]
+) -> tuple[Verdict, Evidence | None, tuple[Finding, ...]]:
+    """From evidence to verdict. A file that a runtime refuses, or that kills it, is wrong."""
+    if judged.status == "done":
+        evidence: Evidence = judged.value
+        if not evidence.wrong:
+            return "verified", evidence, evidence.findings
+        return "wrong", evidence, (*blame(captured.warned, suspected), *evidence.findings)
+    findings = diagnose(judged, suspected)
+    return "wrong" if findings[0].code.startswith("FW4") else "unproven", None, tuple(findings)
+
+
+def _differ(
+    workers: Workers, subject: Subject, settings: Settings, captured: Captured, other: Outcome, points: Sequence[Any]
+) -> tuple[Differential, list[Finding]]:
+    """The second leg: what differs between two exports, and whether it does harm."""
+    if other.status != "done":
+        said = diagnose(other, ())[0]
+        note = f"the export from a second example failed: {said.title.lower()}: {said.seen}"
+        return Differential(done=False, note=note), [Finding("FW504", note)]
+
+    def work(tell: Any) -> tuple[list[Any], bool]:
+        baked = compare_exports(captured.path, other.value.path)
+        if not baked:
+            return [], True
+        _settle(subject, settings)
+        judge = Judge(subject, open_runtime(other.value.path), captured.output_names)
+        low = {d.name: d.sizes[0] for d in subject.domain.dims}
+        for i, point in enumerate((points[0], points[1], low)):
+            judge.take(sample(point, 21 + i))
+        return baked, not judge.failures()
+
+    outcome = workers.run(work)
+    if outcome.status != "done":
+        said = diagnose(outcome, ())[0]
+        note = f"comparing the two exports failed: {said.seen}"
+        return Differential(done=False, note=note), [Finding("FW504", note)]
+    baked, harmless = outcome.value
+    leg = Differential(True, not baked, bool(baked) and harmless, tuple(map(str, baked)))
+    if not baked or harmless:
+        return leg, []
+    return leg, [Finding("FW406", str(b), where=b.where) for b in baked[:5]]
+
+
+def _sum_up(preflight: Preflight, rungs: Sequence[Rung]) -> tuple[Finding, ...]:
+    """The findings that matter for the result: the best rung's; without a file, every cause once, best named first."""
+    if not rungs:
+        return preflight.findings
+    best = max(rungs, key=lambda r: _BETTER.index(r.verdict))
+    found = list(best.findings)
+    if best.verdict in ("failed", "wrong"):
+        found += [f for rung in rungs for f in rung.findings]
+    unique = {(f.code, f.seen if f.where is None else str(f.where)): f for f in [*preflight.findings, *found]}
+    return tuple(sorted(unique.values(), key=_rank))
+
+
+def _rank(finding: Finding) -> tuple[int, int]:
+    """The user's own line first, then what the evidence says, then what exporters say."""
+    order = {"FW2": 0, "FW4": 1, "FW3": 2, "FW5": 3}
+    named = finding.code in ("FW205", "FW206", "FW207", "FW212")
+    severity = {"error": 0, "warning": 1, "note": 2}[finding.severity]
+    return severity, -1 if named else order.get(finding.code[:3], 4)
+
+
+def judge_file(
+    workers: Workers, subject: Subject, settings: Settings, path: str, header: Header,
+    data: Sequence[list[torch.Tensor]], heard: Heard,
+) -> Climb:  # fmt: skip
+    """The judge alone, on a file that somebody made: one rung without a capture."""
+    seen = workers.run(lambda tell: look(subject, settings.remedies))
+    if seen.status != "done":
+        return Climb(Preflight((), (), ()), (), tuple(diagnose(seen, ())))
+    preflight: Preflight = seen.value
+    if preflight.hopeless:
+        return Climb(preflight, (), preflight.findings)
+    step = Step(Route("file"))
+    captured = Captured(path, header.opset, tuple(v.name for v in header.outputs))
+    fixed = dims_fixed(header, subject)
+    if fixed:
+        findings: tuple[Finding, ...] = tuple(Finding("FW402", one) for one in fixed)
+        return Climb(preflight, (Rung(step, step.route, "wrong", 0.0, 0, findings, captured=captured),), findings)
+    judged = workers.run(lambda tell: _judge(subject, settings, captured, data, tell), heard)
+    verdict, evidence, findings = _weigh(judged, captured, ())
+    if evidence is not None:
+        note = "not possible: the file was made elsewhere"
+        evidence = replace(evidence, differential=Differential(done=False, note=note))
+    rung = Rung(step, step.route, verdict, judged.seconds, judged.peak_bytes, findings, captured=captured, evidence=evidence)
+    return Climb(preflight, (rung,), _sum_up(preflight, (rung,)))

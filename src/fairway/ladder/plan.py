@@ -1,0 +1,73 @@
+"""Which rung comes next. The order is a table; what earlier rungs found moves along it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fairway.ladder.route import Route, parse_route
+
+TRACE_OPSETS = range(7, 21)
+"""What the TorchScript exporter writes (torch 2.13)."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A route, with or without rewrites of the user's source."""
+
+    route: Route
+    rewrites: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.route.name + (" with rewrites" if self.rewrites else "")
+
+
+_LADDER: tuple[tuple[str, bool], ...] = (
+    ("export-dynamic", False),
+    ("export-dynamic", True),
+    ("trace", True),
+    ("export-auto", False),
+    ("trace", False),
+    ("strict-dynamic", False),
+    ("export-named", False),
+    ("script", False),
+)
+"""Cheapest likely success first. Rewrites come second, because they cure what is most often the cause."""
+
+_POINTLESS = {
+    # A missing or failing translation is the same however the dims were declared.
+    "FW304": ("export-auto", "export-named", "strict-dynamic"),
+    "FW305": ("export-auto", "export-named", "strict-dynamic"),
+    # A decision on data cannot be captured by torch.export whatever is said of the dims.
+    "FW303": ("export-auto", "export-named"),
+    "FW501": ("export-auto", "export-named", "strict-dynamic"),
+    "FW502": ("export-auto", "export-named", "strict-dynamic"),
+}
+
+
+def next_step(rungs: Sequence[Any], settings: Any, suspects: Sequence[Any]) -> Step | None:
+    """The first step of the ladder that was not walked and is not ruled out; None when the ladder ends."""
+    walked = [rung.step for rung in rungs]
+    steps = _steps(settings, bool(suspects) and settings.remedies)
+    ruled_out = {
+        name
+        for rung in rungs
+        if not rung.route.traced and not rung.route.remedies
+        for finding in rung.findings
+        for name in _POINTLESS.get(finding.code, ())
+    }
+    left = [s for s in steps if s not in walked and s.route.name not in ruled_out]
+    return left[0] if left else None
+
+
+def _steps(settings: Any, rewrites: bool) -> list[Step]:
+    names = settings.routes or tuple(dict.fromkeys(name for name, _ in _LADDER))
+    steps = [
+        Step(parse_route(name, settings.opset), rewriting)
+        for name, rewriting in _LADDER
+        if name in names and (rewrites or not rewriting)
+    ]
+    return [s for s in steps if not s.route.traced or settings.opset is None or settings.opset in TRACE_OPSETS]
+

@@ -1,0 +1,180 @@
+"""Before any export: does the model run, what does it return, and is it in a state worth exporting?"""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode  # seen to work in torch 2.9–2.13; no public counterpart
+
+from fairway.errors import UserError
+from fairway.evidence.gather import other_example
+from fairway.findings import Finding, Where
+from fairway.ladder.diagnose import layer_sizes
+from fairway.runtimes.eager import run_eager
+from fairway.subject.dims import Point, show
+from fairway.subject.outputs import name_outputs, output_leaves
+from fairway.subject.source import user_frame
+from fairway.subject.subject import Subject
+
+_MODE_MATTERS = (
+    torch.nn.modules.dropout._DropoutNd,
+    torch.nn.modules.batchnorm._NormBase,
+    torch.nn.RNNBase,
+    torch.nn.MultiheadAttention,
+)
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """What is known of the outputs, and what was found."""
+
+    output_names: tuple[str, ...]
+    output_dtypes: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def hopeless(self) -> bool:
+        return any(f.severity == "error" for f in self.findings)
+
+
+def look(subject: Subject, remedies: bool) -> Preflight:
+    """Runs the model in PyTorch at the example and at the domain's corners. Nothing is exported yet."""
+    findings: list[Finding] = []
+    training = training_modules(subject.model)
+    if training:
+        findings.append(_training_finding(subject.model, training))
+        if remedies:
+            subject.model.eval()
+    tensors = subject.make(subject.example, 1, "normal")
+    args, kwargs = subject.call([t.clone() for t in tensors])
+    try:
+        with torch.no_grad():
+            leaves = output_leaves(subject.model(*args, **kwargs))
+    except UserError as error:
+        return Preflight((), (), (*findings, error.finding))
+    except Exception as error:
+        return Preflight((), (), (*findings, _refusal(subject, error, subject.example)))
+    names = name_outputs(leaves, subject.output_names)
+    dtypes = tuple(str(leaf.value.dtype).removeprefix("torch.") for leaf in leaves)
+    findings += _random(subject, tensors)
+    findings += _corners(subject)
+    if not any(f.severity == "error" for f in findings):
+        findings += _without_effect(subject)
+    return Preflight(names, dtypes, tuple(findings))
+
+
+def training_modules(model: torch.nn.Module) -> list[str]:
+    """Modules in training mode whose answer depends on the mode."""
+    found = []
+    for name, module in model.named_modules():
+        if not module.training or not isinstance(module, _MODE_MATTERS):
+            continue
+        # Recurrent and attention layers depend on the mode only through their dropout.
+        if getattr(module, "dropout", 1) != 0 and getattr(module, "p", 1) != 0:
+            found.append(name or type(module).__name__)
+    return found
+
+
+def _training_finding(model: torch.nn.Module, training: list[str]) -> Finding:
+    kinds = {name: type(dict(model.named_modules()).get(name, model)).__name__ for name in training}
+    shown = ", ".join(f"{name} ({kind})" for name, kind in list(kinds.items())[:5])
+    more = f" and {len(kinds) - 5} more" if len(kinds) > 5 else ""
+    return Finding("FW202", f"{shown}{more}", where=Where(module=training[0]), data={"modules": training})
+
+
+def _refusal(subject: Subject, error: Exception, point: Point) -> Finding:
+    sizes = layer_sizes(error, subject.model)
+    if sizes is not None:
+        return sizes
+    frames = [
+        Where(file=f.filename, line=f.lineno, function=f.name, source=f.line)
+        for f in traceback.extract_tb(error.__traceback__)
+    ]
+    first = str(error).splitlines()[0] if str(error) else ""
+    todo: tuple[str, ...] = ()
+    if isinstance(error, IndexError) and "index" in first:
+        todo = ("If the input is an index into an embedding, declare its limit: `ids: int64[batch, seq] < 30522`.",)
+    return Finding("FW201", f"{type(error).__name__}: {first}, at {show(point)}", where=user_frame(frames), todo=todo)
+
+
+def _corners(subject: Subject) -> list[Finding]:
+    """PyTorch at the lowest corner and at a second example; the highest corner is left to the evidence, which goes there."""
+    low = {d.name: d.sizes[0] for d in subject.domain.dims}
+    for point in (low, other_example(subject)):
+        try:
+            run_eager(subject, subject.make(point, 2, "normal"))
+        except UserError as error:
+            return [error.finding]
+        except Exception as error:
+            if subject.domain.declared:
+                return [_refusal(subject, error, point)]
+    return []
+
+
+class _Draws(TorchDispatchMode):
+    """Remembers the user's lines at which random numbers are drawn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[Where] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            frames = [
+                Where(file=f.filename, line=f.lineno, function=f.name, source=f.line)
+                for f in traceback.extract_stack()
+            ]
+            frame = user_frame(frames)
+            if frame is not None:
+                self.lines.append(frame)
+        return func(*args, **(kwargs or {}))
+
+
+def _random(subject: Subject, tensors: list[torch.Tensor]) -> list[Finding]:
+    """Two runs from two random states must agree to the bit."""
+    runs = []
+    draws = _Draws()
+    for seed in (11, 12):
+        torch.manual_seed(seed)
+        with draws:
+            runs.append(run_eager(subject, tensors))
+    for index, (a, b) in enumerate(zip(*runs, strict=True)):
+        if a.shape != b.shape or not torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)):
+            where = draws.lines[0] if draws.lines else None
+            line = f", drawn at {where}" if where else ""
+            return [Finding("FW203", f"output {index} differs between two runs on the same inputs{line}", where=where)]
+    return []
+
+
+def _without_effect(subject: Subject) -> list[Finding]:
+    """Each input is replaced by another legal one at two points; one that never changes any output has no effect."""
+    names = set(subject.input_names)
+    for point in (subject.example, other_example(subject)):
+        base = subject.make(point, 3, "normal")
+        try:
+            before = run_eager(subject, base)
+        except Exception:
+            return []  # PyTorch refuses the point; the evidence reports that
+        for seed in (4, 5):
+            other = subject.make(point, seed, "normal")
+            for i, name in enumerate(subject.input_names):
+                if name in names and _changes(subject, base, other, i, before):
+                    names.discard(name)
+    return [Finding("FW204", f"{name!r}", data={"input": name}) for name in subject.input_names if name in names]
+
+
+def _changes(
+    subject: Subject, base: list[torch.Tensor], other: list[torch.Tensor], index: int, before: list[torch.Tensor]
+) -> bool:
+    mixed = [*base[:index], other[index], *base[index + 1 :]]
+    try:
+        after = run_eager(subject, mixed)
+    except Exception:
+        return True  # it matters enough to be refused in this company
+    return any(
+        a.shape != b.shape or not torch.equal(torch.nan_to_num(a), torch.nan_to_num(b))
+        for a, b in zip(before, after, strict=True)
+    )

@@ -1,0 +1,139 @@
+"""Which remedies a rung gets. Rewrites of the user's source are proven equal in eager PyTorch before they may be used."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from fairway.errors import complain
+from fairway.evidence.gather import other_example
+from fairway.evidence.judge import Judge
+from fairway.evidence.lattice import lattice
+from fairway.findings import Finding, Where
+from fairway.ladder.capture import case_for
+from fairway.ladder.route import Route
+from fairway.remedies.catalogue import CATALOGUE
+from fairway.remedies.contract import Match, Refusal
+from fairway.runtimes.eager import run_eager, to_array
+from fairway.subject.subject import Subject
+
+
+@dataclass(frozen=True)
+class Prescription:
+    """Remedies for one rung, each with the number of the candidate that was proven, and why others were refused."""
+
+    chosen: tuple[tuple[str, int], ...] = ()
+    refused: tuple[tuple[str, str, Where | None], ...] = ()
+
+
+def prescribe(
+    subject: Subject, route: Route, findings: Sequence[Finding], rewrites: bool, output_names: Sequence[str]
+) -> Prescription:
+    """Asks every remedy whether its defect is here. Runs apart, since proofs run the model."""
+    case, _ = case_for(subject, route, findings, subject.example, 1)
+    case.output_names = tuple(output_names)
+    chosen: list[tuple[str, int]] = []
+    refused: list[tuple[str, str, Where | None]] = []
+    for name, remedy in CATALOGUE.items():
+        if remedy.stage == "source" and not rewrites:
+            continue
+        answer = remedy.detect(case)
+        if isinstance(answer, Refusal):
+            if remedy.stage == "source":
+                refused.append((name, answer.reason, answer.where[0] if answer.where else None))
+            continue
+        if remedy.stage != "source":
+            chosen.append((name, 0))
+            continue
+        number, reason = _first_proven(subject, answer)
+        if number is None:
+            refused.append((name, reason, answer.where[0] if answer.where else None))
+        else:
+            chosen.append((name, number))
+    return Prescription(tuple(chosen), tuple(refused))
+
+
+def _first_proven(subject: Subject, match: Match) -> tuple[int | None, str]:
+    reason = "no rewrite was found"
+    for number, rewrite in enumerate(match.data):
+        wrong = prove(subject, rewrite.install)
+        if wrong is None:
+            return number, ""
+        reason = f"the {rewrite.strategy} rewrite does not compute the same: {wrong}"
+    return None, reason
+
+
+def prove(subject: Subject, install: Callable[[], AbstractContextManager[Any]]) -> str | None:
+    """None where the changed model agrees with the original over the lattice; else the first difference."""
+
+    def changed(names: Sequence[str], tensors: Sequence[torch.Tensor]) -> list[Any]:
+        with install():
+            return [to_array(t) for t in run_eager(subject, tensors)]
+
+    judge = Judge(subject, changed, [f"output {i}" for i in range(999)])
+    names = run_eager(subject, subject.make(subject.example, 1, "normal"))
+    judge.output_names = tuple(f"output {i}" for i in range(len(names)))
+    for one in lattice(subject.domain, subject.example, other_example(subject), "standard"):
+        trial = judge.take(one)
+        if trial.difference is not None:
+            return f"{trial.difference.text}, at {one}"
+    failures = judge.failures()
+    return f"the numbers differ at {failures[0].sample}" if failures else None
+
+
+def matches_for(subject: Subject, case: Any, prescription: Prescription) -> list[tuple[str, Match]]:
+    """The prescribed matches, found again in this process, since they hold live code."""
+    found = []
+    for name, number in prescription.chosen:
+        answer = CATALOGUE[name].detect(case)
+        if isinstance(answer, Match):
+            if CATALOGUE[name].stage == "source":
+                answer = Match(answer.note, answer.where, (answer.data[number],))
+            found.append((name, answer))
+    return found
+
+
+@contextmanager
+def patched(model: torch.nn.Module, patches: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
+    """The user's own patches in place; taken out again on leaving."""
+    with ExitStack() as stack:
+        for original, replacement in patches.items():
+            owner, name = _owner(model, original)
+            stack.callback(setattr, owner, name, original)
+            setattr(owner, name, replacement)
+        yield
+
+
+def _owner(model: torch.nn.Module, original: Any) -> tuple[Any, str]:
+    """The class or the module whose attribute the function is."""
+    for module in model.modules():
+        for cls in type(module).__mro__:
+            for name, value in vars(cls).items():
+                if value is original:
+                    return cls, name
+    home = sys.modules.get(getattr(original, "__module__", ""))
+    for name, value in vars(home).items() if home else ():
+        if value is original:
+            return home, name
+    shown = getattr(original, "__qualname__", repr(original))
+    raise complain("FW016", f"{shown} is not a method of the model or of its modules, nor a function of its file")
+
+
+def check_patches(subject: Subject) -> list[Finding]:
+    """Each patch is proven like a rewrite of our own."""
+    for original, replacement in subject.patches.items():
+        if not callable(replacement):
+            raise complain("FW016", f"the replacement {replacement!r} cannot be called")
+        _owner(subject.model, original)
+
+    wrong = prove(subject, lambda: patched(subject.model, subject.patches)) if subject.patches else None
+    if wrong is None:
+        return []
+    code = next(iter(subject.patches.values())).__code__
+    where = Where(file=code.co_filename, line=code.co_firstlineno, function=code.co_name)
+    return [Finding("FW211", wrong, where=where)]

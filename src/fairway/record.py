@@ -1,0 +1,111 @@
+"""The record: everything known of a file, as JSON beside it and, in short, inside it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+    from fairway.ladder.climb import Climb, Rung, Settings
+    from fairway.subject.subject import Subject
+
+FORMAT = 1
+INSIDE = "fairway"
+"""The key of the short record in the file's metadata."""
+
+PACKAGES = ("fairway", "torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "transformers", "numpy")
+
+
+def record_path(path: Path) -> Path:
+    return path.with_name(path.name + ".json") if path.suffix != ".onnx" else path.with_suffix(".fairway.json")
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def hash_model(model: torch.nn.Module) -> str:
+    """A fingerprint of class, names, shapes and values of every parameter and buffer."""
+    digest = hashlib.sha256(f"{type(model).__module__}.{type(model).__qualname__}".encode())
+    for name, tensor in model.state_dict().items():
+        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        digest.update(memoryview(_bytes_of(tensor)))
+    return digest.hexdigest()
+
+
+def _bytes_of(tensor: torch.Tensor) -> Any:
+    import torch
+
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+
+
+def hash_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_record(subject: Subject, settings: Settings, climb: Climb) -> dict[str, Any]:
+    """The whole story, ready for JSON."""
+    best = climb.best
+    return {
+        "format": FORMAT,
+        "subject": {
+            "name": subject.name,
+            "class": f"{type(subject.model).__module__}.{type(subject.model).__qualname__}",
+            "sha256": hash_model(subject.model),
+            "inputs": [str(s) for s in subject.spec],
+            "outputs": list(best.captured.output_names if best and best.captured else climb.preflight.output_names),
+            "domain": subject.domain.as_dict(),
+            "example": dict(subject.example),
+            "patches": [getattr(p, "__qualname__", str(p)) for p in subject.patches],
+        },
+        "versions": versions(),
+        "settings": {"level": settings.level, "opset": settings.opset, "remedies": settings.remedies},
+        "verdict": climb.verdict,
+        "route": None if best is None else best.route.name,
+        "remedies": [] if best is None else [{"name": n, "note": note} for n, note in best.remedies],
+        "evidence": None if best is None or best.evidence is None else best.evidence.as_dict(),
+        "findings": [f.as_dict() for f in climb.findings],
+        "ladder": [_rung(r) for r in climb.rungs],
+    }
+
+
+def _rung(rung: Rung) -> dict[str, Any]:
+    return {
+        "route": rung.step.name,
+        "verdict": rung.verdict,
+        "seconds": round(rung.seconds, 2),
+        "peak_mb": rung.peak_bytes // 2**20,
+        "remedies": [name for name, _ in rung.remedies],
+        "refused": [{"remedy": name, "reason": why} for name, why in rung.refused],
+        "findings": [{"code": f.code, "seen": f.seen, "where": str(f.where) if f.where else None} for f in rung.findings],
+    }
+
+
+def short(record: dict[str, Any]) -> str:
+    """What goes into the file's own metadata: enough to know what was proven, without paths of this machine."""
+    evidence = record["evidence"] or {}
+    kept = {
+        "format": FORMAT,
+        "verdict": record["verdict"],
+        "route": record["route"],
+        "remedies": [r["name"] for r in record["remedies"]],
+        "domain": record["subject"]["domain"],
+        "subject_sha256": record["subject"]["sha256"],
+        "level": evidence.get("level"),
+        "points": len(evidence.get("tested", ())),
+        "versions": record["versions"],
+    }
+    return json.dumps(kept, sort_keys=True)

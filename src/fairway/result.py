@@ -1,0 +1,34 @@
+"""What `fairway.export` and `fairway.verify` answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairway.evidence.evidence import Evidence
+from fairway.findings import Finding
+from fairway.ladder.climb import Verdict
+
+
+@dataclass(frozen=True)
+class Result:
+    """A verdict with everything it stands on. Printing it shows a table fit for a terminal."""
+
+    verdict: Verdict
+    path: Path | None
+    """The file that was written: verified, or unproven and marked so. None where nothing fit to use came out."""
+    route: str | None
+    remedies: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    evidence: Evidence | None
+    record: dict[str, Any]
+
+    @property
+    def verified(self) -> bool:
+        return self.verdict == "verified"
+
+    def __str__(self) -> str:
+        from fairway.findings.render import render_result
+
+        return render_result(self)

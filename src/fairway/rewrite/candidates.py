@@ -1,0 +1,130 @@
+"""Every complete rewrite of a model: all its suspects of the kinds asked for handled at once, one candidate per strategy."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import types
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from fairway.findings import Where
+from fairway.rewrite import runtime
+from fairway.rewrite.expressions import RUNTIME, Expressions
+from fairway.rewrite.find import Site
+from fairway.rewrite.functional import Functional, Refused
+from fairway.rewrite.install import compile_function, installed
+from fairway.rewrite.reach import attribute_chain, is_user_code, look_up, method_of, plain, read_source, visible_names
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """One complete candidate. `source` is the text of the new functions; `install()` puts them in place for a while."""
+
+    strategy: str
+    where: tuple[Where, ...]
+    source: str
+    model: torch.nn.Module = field(repr=False, compare=False)
+    replacements: dict[types.FunctionType, Any] = field(repr=False, compare=False)
+
+    def install(self) -> AbstractContextManager[None]:
+        return _installed(self)
+
+
+@contextlib.contextmanager
+def _installed(rewrite: Rewrite) -> Iterator[None]:
+    # Scans inside scans fail to decompose where a weight asks for gradients (torch 2.13); exporting needs none.
+    asking = [p for p in rewrite.model.parameters() if p.requires_grad]
+    try:
+        for parameter in asking:
+            parameter.requires_grad_(False)
+        with installed(rewrite.replacements, rewrite.model):
+            yield
+    finally:
+        for parameter in asking:
+            parameter.requires_grad_(True)
+
+
+def functional_rewrite(model: torch.nn.Module, sites: tuple[Site, ...]) -> Rewrite:
+    """The loops as steps, the choices as gathers. Raises `Refused` where that cannot be."""
+    maker = _Maker({(site.source.function, *_place(site.node)) for site in sites})
+    texts = []
+    for function, module in {site.source.function: site.module for site in sites}.items():
+        texts.append(maker.make(function, module, inside=False))
+    where = tuple(site.suspect.where for site in sites)
+    return Rewrite("scan", where, "\n\n".join(texts), model, dict(maker.replacements))
+
+
+def _place(node: ast.AST) -> tuple[str, int, int]:
+    return type(node).__name__, getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+class _Maker:
+    """Rewrites functions, and those they call from inside a loop."""
+
+    def __init__(self, marked: set[tuple[types.FunctionType, str, int, int]]) -> None:
+        self.marked = marked
+        self.replacements: dict[types.FunctionType, Any] = {}
+        self.called: dict[types.FunctionType, Any] = {}
+
+    def make(self, function: types.FunctionType, module: torch.nn.Module, inside: bool) -> str:
+        source = read_source(function)
+        assert source is not None, "a site was found in it"
+        extra: dict[str, Any] = {RUNTIME: runtime}
+        scope = {**visible_names(function), "self": module}
+
+        def suspect(node: ast.AST) -> bool:
+            return (function, *_place(node)) in self.marked
+
+        def convert(target: ast.expr) -> str | None:
+            made = self._callee(target, scope, expressions.hidden, module)
+            if made is None:
+                return None
+            name = f"{RUNTIME}_{made.__name__}"
+            extra[name] = made
+            return name
+
+        expressions = Expressions(scope, suspect, convert)
+        expressions.chosen = _chosen_names(source.tree, suspect)
+        try:
+            tree = Functional(source.tree, expressions, suspect).rewrite(inside)
+        except Refused as refused:
+            refused.where = Where(file=source.file, line=refused.line, function=function.__qualname__,
+                                  source=source.line(refused.line))
+            raise
+        made, text = compile_function(tree, function, extra)
+        (self.called if inside else self.replacements)[function] = made
+        return text
+
+    def _callee(self, target: ast.expr, scope: dict[str, Any], hidden: set[str], module: torch.nn.Module) -> Any:
+        """The rewritten form of a user's function that a loop calls, or None where the call can stay."""
+        chain = attribute_chain(target)
+        if chain is None or chain[0] in hidden:
+            return None
+        if chain[0] == "self" and len(chain) == 2:
+            if chain[1] in module._modules:
+                return None
+            function = method_of(module, chain[1])
+        elif len(chain) == 1:
+            function = plain(look_up(chain, scope))
+        else:
+            return None
+        if not is_user_code(function) or read_source(function) is None:
+            return None
+        if function not in self.called:
+            self.called[function] = function  # a function that calls itself stays as it is
+            self.make(function, module, inside=True)
+        return self.called[function]
+
+
+def _chosen_names(tree: ast.FunctionDef, suspect: Any) -> set[str]:
+    """Names that a choice of module is made by: what they are bound to must stay a tensor."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and suspect(node):
+            found |= {name.id for name in ast.walk(node.slice) if isinstance(name, ast.Name)}
+    return found

@@ -1,0 +1,191 @@
+"""Recipes: a model, its inputs and their domain, in a Python file or a module.
+
+RECIPE is `path/to/file.py[:name]` or `package.module:name`. The name may be a `Recipe`, an nn.Module, a Module class, or
+a function that returns a Module; without a name, the file's only Recipe is meant.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from fairway.errors import UserError, complain
+from fairway.findings import Where
+
+if TYPE_CHECKING:
+    from fairway.subject.subject import Subject
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to build a model and what it must accept.
+
+    `model` is an nn.Module, a class, or a function without arguments that returns a Module. `inputs` takes the forms that
+    `fairway.export` takes. A relative `checkpoint` starts at the recipe's folder.
+    """
+
+    model: Any
+    inputs: Any
+    dims: Any = None
+    bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    multiples: Mapping[str, int] = field(default_factory=dict)
+    example: Mapping[str, int] = field(default_factory=dict)
+    checkpoint: str | None = None
+    input_names: Sequence[str] | None = None
+    output_names: Sequence[str] | None = None
+    patches: Mapping[Any, Callable[..., Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What the command line says on top of a recipe."""
+
+    inputs: tuple[str, ...] = ()
+    bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    multiples: Mapping[str, int] = field(default_factory=dict)
+    checkpoint: Path | None = None
+    trust: bool = False
+
+
+def load_subject(address: str, overrides: Overrides) -> Subject:
+    """Finds the recipe, builds its model, loads its checkpoint, and reads its spec."""
+    from fairway.subject.checkpoint import load_checkpoint
+    from fairway.subject.subject import build_subject, undisturbed
+
+    with undisturbed():
+        home, name, found = _find(address)
+        recipe = found if isinstance(found, Recipe) else Recipe(found, list(overrides.inputs))
+        model = _build(recipe.model, address)
+        checkpoint = overrides.checkpoint or (home / recipe.checkpoint if recipe.checkpoint else None)
+        if checkpoint is not None:
+            load_checkpoint(model, checkpoint, overrides.trust)
+        inputs = list(overrides.inputs) or recipe.inputs
+        if not inputs and not callable(inputs):
+            raise complain("FW010", f"{address} declares no inputs")
+        return build_subject(
+            model,
+            inputs,
+            dims=recipe.dims,
+            bounds={**recipe.bounds, **overrides.bounds},
+            multiples={**recipe.multiples, **overrides.multiples},
+            example=recipe.example,
+            input_names=recipe.input_names,
+            output_names=recipe.output_names,
+            patches=recipe.patches,
+            name=name,
+        )
+
+
+def _find(address: str) -> tuple[Path, str, Any]:
+    """The folder that relative paths start at, a name to call the subject by, and the object itself."""
+    where, _, name = address.partition(":")
+    if where.endswith(".py") or "/" in where:
+        path = Path(where).resolve()
+        if not path.is_file():
+            raise complain("FW101", f"{where} does not exist")
+        module, home = _run_file(path), path.parent
+    else:
+        module, home = _run_module(where), Path.cwd()
+    if not name:
+        found = {n: v for n, v in vars(module).items() if isinstance(v, Recipe)}
+        if len(found) != 1:
+            raise complain("FW103", f"{address} holds {len(found)} recipes{_offer(module, where)}")
+        name = next(iter(found))
+    if not hasattr(module, name):
+        raise complain("FW103", f"{where} has no {name!r}{_offer(module, where)}")
+    return home, name, getattr(module, name)
+
+
+def _offer(module: ModuleType, where: str) -> str:
+    import torch
+
+    names = [
+        n
+        for n, v in vars(module).items()
+        if isinstance(v, Recipe | torch.nn.Module)
+        or (isinstance(v, type) and issubclass(v, torch.nn.Module) and v.__module__ == module.__name__)
+    ]
+    return "; name one: " + ", ".join(f"{where}:{n}" for n in names) if names else ""
+
+
+def _run_file(path: Path) -> ModuleType:
+    """Runs the file with its own folder first on the path, as `python file.py` would."""
+    stamp = hashlib.sha256(str(path).encode()).hexdigest()[:12]
+    title = f"fairway_recipe_{path.stem}_{stamp}"
+    spec = importlib.util.spec_from_file_location(title, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[title] = module
+    with _reporting(str(path)), _own_folder(path.parent):
+        spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def _own_folder(folder: Path) -> Iterator[None]:
+    """The recipe's neighbours are imported from its own folder, not from one that an earlier recipe left in the cache."""
+    sys.path.insert(0, str(folder))
+    beside = {p.stem for p in folder.glob("*.py")}
+    for name in beside & set(sys.modules):
+        origin = getattr(sys.modules[name], "__file__", None)
+        if origin and Path(origin).parent != folder:
+            del sys.modules[name]
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+
+
+def _run_module(name: str) -> ModuleType:
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        if importlib.util.find_spec(name) is None:
+            raise complain("FW101", f"there is no module {name!r}")
+    except (ModuleNotFoundError, ValueError) as error:
+        raise complain("FW101", f"there is no module {name!r}") from error
+    with _reporting(name):
+        return importlib.import_module(name)
+
+
+@contextmanager
+def _reporting(what: str) -> Iterator[None]:
+    """Turns any error of the user's code into a finding with the user's line."""
+    try:
+        yield
+    except (UserError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        from fairway.subject.source import user_frame
+
+        if isinstance(error, SyntaxError):
+            place = Where(file=error.filename, line=error.lineno)
+        else:
+            frames = traceback.extract_tb(error.__traceback__)
+            places = [Where(file=f.filename, line=f.lineno, function=f.name, source=f.line) for f in frames]
+            place = user_frame(places) or Where()
+        raise complain("FW102", f"{what}: {type(error).__name__}: {error}", where=place) from error
+
+
+def _build(source: Any, address: str) -> Any:
+    import torch
+
+    if isinstance(source, torch.nn.Module):
+        return source
+    if not callable(source):
+        raise complain("FW103", f"{address} is a {type(source).__name__}")
+    with _reporting(address):
+        model = source()
+    if not isinstance(model, torch.nn.Module):
+        raise complain("FW103", f"{address} built a {type(model).__name__}, not an nn.Module")
+    return model

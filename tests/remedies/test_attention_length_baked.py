@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import EXPORT, TRACE, assert_parity, export, make_case, operators
+from harness import EXPORT, STRICT, TRACE, assert_parity, export, make_case, operators
 from torch import nn
 from torch.nn import functional
 
@@ -57,7 +57,7 @@ def with_masks(batch: int, time: int) -> tuple[torch.Tensor, ...]:
 
 LAYERS = {
     "self": (Call(attention(), itself), plain, [BOTH]),
-    "weights-per-head": (Call(attention(), lambda m, x: m(x, x, x, average_attn_weights=False)), plain, [BOTH]),
+    "per-head": (Call(attention(), lambda m, x: m(x, x, x, average_attn_weights=False)), plain, [BOTH]),
     "bias-kv": (Call(attention(add_bias_kv=True), itself), plain, [BOTH]),
     "zero-attn": (Call(attention(add_zero_attn=True, bias=False), itself), plain, [BOTH]),
     "cross": (Call(attention(), lambda m, x, y: m(x, y, y)), pair, [BOTH, {0: "batch", 1: "source"}]),
@@ -79,6 +79,14 @@ def test_the_export_fails_or_fixes_the_length_without_it(name: str) -> None:
         assert_parity(export(make_case(model.eval(), make(2, 5), TRACE), dims), model, make(3, 7), atol=1e-5)
 
 
+def test_the_fused_operator_is_gone_from_strict_capture_with_it() -> None:
+    model, make, dims = LAYERS["encoder"]
+    case = make_case(model.eval(), make(2, 5), STRICT)
+    with pytest.raises(Exception, match="Failed to convert the exported program"):
+        export(case, dims)
+    assert_parity(export(case, dims, REMEDY), model, make(3, 7), make(4, 2), atol=1e-5)
+
+
 @pytest.mark.parametrize("name", LAYERS)
 def test_other_lengths_and_batches_agree_with_it(name: str) -> None:
     model, make, dims = LAYERS[name]
@@ -89,9 +97,13 @@ def test_other_lengths_and_batches_agree_with_it(name: str) -> None:
 @pytest.mark.parametrize(
     ("model", "route", "reason"),
     [
-        (attention(), EXPORT, "torch.export keeps the lengths of nn.MultiheadAttention"),
+        (attention(), EXPORT, "non-strict torch.export keeps the lengths of nn.MultiheadAttention"),
         (nn.Linear(8, 8), TRACE, "the model has no nn.MultiheadAttention"),
-        (attention(kdim=6, vdim=6), TRACE, "query, key and value are projected apart, which the tracer follows"),
+        (
+            attention(kdim=6, vdim=6),
+            TRACE,
+            "query, key and value are projected apart, which the tracer follows",
+        ),
     ],
     ids=["exported", "no-attention", "projected-apart"],
 )

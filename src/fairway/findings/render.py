@@ -7,6 +7,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fairway.findings.codes import Code
 from fairway.findings.finding import Finding, Where
 
 if TYPE_CHECKING:
@@ -132,3 +133,17 @@ def _evidence(result: Result) -> list[str]:
 def _rung(rung: dict[str, Any]) -> str:
     codes = " ".join(dict.fromkeys(f["code"] for f in rung["findings"]))
     return f"{rung['route']:<30} {rung['verdict']:<9} {rung['seconds']:6.1f} s {rung['peak_mb']:6d} MB  {codes}".rstrip()
+
+
+def render_page(row: Code) -> str:
+    """The page of one code, as `fairway explain` prints it."""
+    whose = {
+        "input": "your input", "model": "the model's code", "upstream": "an exporter or library",
+        "evidence": "the exported file", "limit": "a limit", "fairway": "Fairway itself",
+    }  # fmt: skip
+    lines = [f"{row.code} {row.name} ({row.severity})", f"  {row.title}."]
+    lines += _labelled("whose", whose[row.kind])
+    lines += _labelled("why", row.why)
+    for number, step in enumerate(row.todo, 1):
+        lines += _labelled("do" if number == 1 else "", f"{number}. {step}")
+    return "\n".join(lines)

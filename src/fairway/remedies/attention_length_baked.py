@@ -1,17 +1,17 @@
-"""nn.MultiheadAttention and the Transformer layers keep their lengths through the TorchScript tracer.
+"""nn.MultiheadAttention and the Transformer layers keep their lengths, and come as operators ONNX knows.
 
-Two things stand in the way. The inference fast path is one fused operator without a translation. And where
-query, key and value share one projection, its result is taken apart with `unflatten … squeeze`, after which
-the exporter believes the example's sizes and folds them into the Reshape that splits the heads. So the fast
-path is switched off while tracing, and the shared projection is computed as three, which is the same matrix
-cut in rows.
+Two things stand in the way. The inference fast path is one fused operator without a translation; the tracer
+and strict capture run into it. And where query, key and value share one projection, its result is taken
+apart with `unflatten` and `squeeze`, after which the TorchScript exporter believes the example's sizes and
+folds them into the Reshape that splits the heads. So the fast path is switched off during capture, and the
+shared projection is computed as three, which is the same matrix cut in rows.
 
 Limit: with `src_key_padding_mask`, nn.TransformerEncoder's fast path writes zeros into padded rows, and
-with a float mask it answers NaN; the traced file computes what the documented path does, as eager does with
-`torch.backends.mha.set_fastpath_enabled(False)`.
+with a float mask it answers NaN; the file computes what the documented path does, as eager PyTorch does
+under `torch.backends.mha.set_fastpath_enabled(False)`.
 
-Refuses on the torch.export routes, which keep the sizes, and where all projections are separate already and
-the fast path does not exist. Can go when the TorchScript exporter goes.
+Refuses under non-strict torch.export, which has neither defect, and where the projections are apart and
+there is no fast path.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ def project_apart(
 
 
 def detect(case: Case) -> Match | Refusal:
-    if not case.route.traced:
-        return Refusal("torch.export keeps the lengths of nn.MultiheadAttention")
+    if case.route.capture == "export":
+        return Refusal("non-strict torch.export keeps the lengths of nn.MultiheadAttention")
     found = [(name, m) for name, m in case.model.named_modules() if isinstance(m, KINDS)]
     if not found:
         return Refusal("the model has no nn.MultiheadAttention")
     places = tuple(Where(module=name or type(module).__name__) for name, module in found)
     if all(isinstance(m, torch.nn.MultiheadAttention) and not m._qkv_same_embed_dim for _, m in found):
         return Refusal("query, key and value are projected apart, which the tracer follows", places)
-    return Match(f"{len(found)} attention layer(s) traced without the fast path, projections apart", places)
+    return Match(f"{len(found)} attention layer(s) captured without the fast path, projections apart", places)
 
 
 @contextmanager
@@ -69,11 +69,11 @@ def apply(case: Case, match: Match) -> Applied:
 REMEDY = Remedy(
     name="attention_length_baked",
     cures="FW312",
-    title="Traces attention without fast path and packed projection",
+    title="Captures attention without fast path and packed projection",
     stage="library",
     affected={"torch": "==2.13.*"},
     upstream=("pytorch/pytorch#122321", "pytorch/pytorch#117209", "pytorch/pytorch#143107"),
-    safety="One matrix product is done as three, by rows; the fast path is another form of the same attention.",
+    safety="One matrix product is done as three, by rows; the fast path is the same attention, fused.",
     detect=detect,
     apply=apply,
 )

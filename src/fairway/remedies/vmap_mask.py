@@ -1,16 +1,16 @@
-"""Index masks built with torch.vmap pass the tracer as broadcasting, and torch.export with their lookups intact.
+"""Index masks built with torch.vmap pass the tracer as broadcasting, and torch.export with their lookups.
 
 The TorchScript tracer cannot follow vmap's batched tensors: it raises `unordered_map::at`, or records the
 example's sizes. A mask predicate such as `lambda b, h, q, k: k <= q`, mapped over one index vector after
-another, is the same as one call on vectors that stand at right angles; so that call is made instead. It is used
-only if, on the example, it gives exactly what vmap gives; otherwise vmap stays.
+another, is the same as one call on vectors that stand at right angles; so that call is made instead. It is
+used only if, on the example, it gives exactly what vmap gives; otherwise vmap stays.
 
-Non-strict torch.export follows vmap, but not `padding[b, k]` inside it, which asks for the index as a number.
-There the call is wrapped in torch's own TransformGetItemToIndex, as transformers does.
+Non-strict torch.export follows vmap, but not `padding[b, k]` inside it, which asks for the index as a
+number. There the call is wrapped in torch's own TransformGetItemToIndex, as transformers does.
 
-transformers before 5 builds every mask this way; from 5 on only those with a predicate of their own. Refuses
-under strict capture, which needs neither, and where no module's code mentions vmap. Maps over anything but index
-vectors are left alone.
+transformers before 5 builds every mask this way; from 5 on only those with a predicate of their own.
+Refuses under strict capture, which needs neither, and where no module's code mentions vmap. Maps over
+anything but index vectors are left alone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Mapped:
     ) -> None:
         self.function, self.in_dims, self.out_dims = function, in_dims, out_dims
         inner = function.plain if isinstance(function, Mapped) else function
-        self.plain = original(inner, in_dims, out_dims, **rest)
+        self.plain: Callable[..., Any] = original(inner, in_dims, out_dims, **rest)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         axes = None if kwargs else self._axes(args)
@@ -87,13 +87,14 @@ def _agree(result: Any, plain: Callable[..., Any], args: tuple[Any, ...]) -> boo
     """Whether vmap itself, run outside the trace on the example's values, gives exactly this."""
     if result is None:
         return False
-    state = torch._C._get_tracing_state()
-    torch._C._set_tracing_state(None)
+    c_api: Any = torch._C  # the tracing state was seen to be set so in 2.13
+    state = c_api._get_tracing_state()
+    c_api._set_tracing_state(None)
     try:
         expected = plain(*args)
         return isinstance(expected, torch.Tensor) and torch.equal(result, expected)
     finally:
-        torch._C._set_tracing_state(state)
+        c_api._set_tracing_state(state)
 
 
 def detect(case: Case) -> Match | Refusal:
@@ -144,7 +145,7 @@ REMEDY = Remedy(
     stage="library",
     affected={"torch": "==2.13.*", "transformers": ">=4.53"},
     upstream=("pytorch/pytorch#172880",),
-    safety="Broadcasting replaces vmap only where both agree exactly on the example; the lookup is torch's own.",
+    safety="Broadcasting is used only where it agrees exactly with vmap on the example; the lookup is torch's.",
     detect=detect,
     apply=apply,
 )

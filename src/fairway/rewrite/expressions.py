@@ -134,6 +134,8 @@ class Expressions(ast.NodeTransformer):
             return runtime_call("Span", self.visit(node.lower), self.visit(length))
         none = ast.Constant(None)
         bounds = [none if b is None else self.visit(b) for b in (node.lower, node.upper, node.step)]
+        if any(b is not None and _names(b) & self.varying for b in (node.lower, node.upper)):
+            return runtime_call("Cut", *bounds)
         return ast.Call(ast.Name("slice", ast.Load()), bounds, [])
 
     def _fixed_length(self, node: ast.Slice) -> ast.expr | None:

@@ -21,15 +21,26 @@ class Span:
     length: Any
 
 
+@dataclass(frozen=True)
+class Cut:
+    """`start:stop:step` with bounds that may be tensors, which Dynamo does not let a `slice` hold."""
+
+    start: Any
+    stop: Any
+    step: Any
+
+
 def _moves(part: Any) -> bool:
-    if isinstance(part, slice):
-        return any(isinstance(bound, torch.Tensor) for bound in (part.start, part.stop))
+    if isinstance(part, Cut):
+        return isinstance(part.start, torch.Tensor) or isinstance(part.stop, torch.Tensor)
     if isinstance(part, Span):
         return isinstance(part.start, torch.Tensor)
     return isinstance(part, torch.Tensor)
 
 
 def _static(part: Any) -> Any:
+    if isinstance(part, Cut):
+        return slice(part.start, part.stop, part.step)
     return slice(part.start, part.start + part.length) if isinstance(part, Span) else part
 
 
@@ -39,7 +50,7 @@ def _parts(key: Any, rank: int) -> list[Any]:
     given = sum(1 for part in parts if part is not None and part is not Ellipsis)
     for place, part in enumerate(parts):
         if part is Ellipsis:
-            return [*parts[:place], *[slice(None)] * (rank - given), *parts[place + 1:]]
+            return parts[:place] + [slice(None)] * (rank - given) + parts[place + 1 :]
     return parts + [slice(None)] * (rank - given)
 
 
@@ -73,10 +84,10 @@ def _read(held: torch.Tensor, parts: list[Any]) -> torch.Tensor:
         elif isinstance(part, Span):
             held = _take(held, place, part.start + torch.arange(part.length, device=held.device))
             place += 1
-        elif isinstance(part, slice):
+        elif isinstance(part, (slice, Cut)):
             if _moves(part):
                 raise Unrewritable("a slice whose length changes from step to step has no fixed shape")
-            held = held[(slice(None),) * place + (part,)]
+            held = held[(slice(None),) * place + (_static(part),)]
             place += 1
         else:
             held = held.select(place, part)
@@ -102,7 +113,7 @@ def put(held: Any, key: Any, value: Any, sign: str = "") -> Any:
            for part in parts):
         return _put_by_tensor(held, parts, value, sign)
     value = as_tensor(value, held)
-    kept = [d for d, part in enumerate(parts) if isinstance(part, (slice, Span))]
+    kept = [d for d, part in enumerate(parts) if isinstance(part, (slice, Span, Cut))]
     value = value.reshape([1] * (len(kept) - value.dim()) + list(value.shape))
     for dim in range(held.dim()):
         if dim not in kept:
@@ -122,7 +133,7 @@ def put(held: Any, key: Any, value: Any, sign: str = "") -> Any:
 
 def _place(at: torch.Tensor, dim: int, part: Any, size: Any, value: torch.Tensor) -> tuple[Any, torch.Tensor]:
     """Which positions along `dim` are written, and the value spread so that each position finds its own."""
-    if not isinstance(part, (slice, Span)):
+    if not isinstance(part, (slice, Span, Cut)):
         part = as_tensor(part)
         return at == torch.where(part < 0, part + size, part), value
     if isinstance(part, Span):

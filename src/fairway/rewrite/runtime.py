@@ -1,6 +1,6 @@
 """What rewritten functions call, under the one name they see it by."""
 
-from fairway.rewrite.indexing import Chosen, Span, get, put
+from fairway.rewrite.indexing import Chosen, Cut, Span, get, put
 from fairway.rewrite.repeat import (
     Rows,
     cat,
@@ -43,7 +43,7 @@ from fairway.rewrite.scalars import (
 )
 
 __all__ = [
-    "UNBOUND", "Chosen", "Rows", "Span", "Unrewritable", "abs_", "any_of", "astype", "both", "branch", "cat", "ceil",
+    "UNBOUND", "Chosen", "Cut", "Rows", "Span", "Unrewritable", "abs_", "any_of", "astype", "both", "branch", "cat", "ceil",
     "choose", "collect", "enumerate_", "extend", "float_", "floor", "get", "int_", "item", "len_", "loop", "max_", "min_",
     "negate", "nested", "number", "over", "put", "reversed_", "rows", "stack", "steps", "sum_", "tensor", "text", "tolist",
     "whole", "zip_",

@@ -1,0 +1,63 @@
+"""The commands in one place, and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+
+import typer
+
+from fairway.cli import explain, export, inspect, remedies, routes, verify
+from fairway.errors import UserError
+from fairway.findings import Finding, exit_status
+from fairway.findings.render import render_finding
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Takes a PyTorch model to ONNX and shows that it arrived intact.",
+    epilog="Exit codes: 0 verified, 1 finding, 2 usage, 3 could not load, 4 a bug of Fairway's.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("export")(export.export)
+app.command("verify")(verify.verify)
+app.command("inspect")(inspect.inspect)
+app.command("explain")(explain.explain)
+app.command("remedies")(remedies.remedies)
+app.command("routes")(routes.routes)
+
+
+def main() -> None:
+    """Runs the command; every way out has its exit code."""
+    try:
+        code = app(standalone_mode=False)
+    except UserError as error:
+        complain_and_exit(error.finding)
+    except KeyboardInterrupt:
+        print("stopped; nothing was left behind", file=sys.stderr)
+        sys.exit(130)
+    except typer.Exit as error:
+        sys.exit(error.exit_code)
+    except Exception as error:
+        _usage_or_bug(error)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def complain_and_exit(finding: Finding) -> None:
+    """The finding goes to standard error, or to standard output as JSON where that was asked for."""
+    if "--json" in sys.argv:
+        import json
+
+        print(json.dumps({"verdict": "failed", "findings": [finding.as_dict()]}, indent=1, default=str))
+    else:
+        print(render_finding(finding), file=sys.stderr)
+    sys.exit(exit_status(finding.code))
+
+
+def _usage_or_bug(error: Exception) -> None:
+    show = getattr(error, "show", None)
+    if callable(show):
+        show()
+        sys.exit(2)
+    complain_and_exit(Finding("FW901", "".join(traceback.format_exception(error))))

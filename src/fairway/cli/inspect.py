@@ -1,0 +1,51 @@
+"""fairway inspect model.onnx"""
+
+from __future__ import annotations
+
+import json as json_module
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fairway.cli.options import JsonOption
+
+
+def inspect(
+    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="Any ONNX file.")],
+    json: JsonOption = False,
+) -> int:
+    """Show a file's inputs, outputs, opset, sizes and record, without loading its weights."""
+    from fairway.record import INSIDE, hash_file, record_path
+    from fairway.subject.onnx_file import open_header
+
+    header = open_header(model)
+    beside = record_path(model)
+    record: dict[str, Any] | None = None
+    if INSIDE in header.metadata:
+        record = json_module.loads(header.metadata[INSIDE])
+    unchanged = None
+    if beside.is_file():
+        unchanged = json_module.loads(beside.read_text()).get("file", {}).get("sha256") == hash_file(model)
+    if json:
+        data = {**asdict(header), "path": str(model), "record": record, "record_matches_file": unchanged}
+        print(json_module.dumps(data, indent=1, default=str))
+        return 0
+    print(f"{model}  opset {header.opset}, {header.producer or 'producer unknown'}")
+    for label, values in (("inputs", header.inputs), ("outputs", header.outputs)):
+        for number, value in enumerate(values):
+            print(f"  {label if number == 0 else '':<10}{value}")
+    print(f"  {'size':<10}{header.nodes} nodes, {header.weights} weights, {header.weight_bytes / 1e6:.2f} MB of weights")
+    for name in header.external:
+        print(f"  {'data':<10}{name}")
+    if record is None:
+        print(f"  {'record':<10}none: this file was not made by Fairway, or its metadata was stripped")
+        return 0
+    dims = ", ".join(f"{name} {d['low']}..{d['high']}" for name, d in record["domain"].items()) or "one fixed shape"
+    print(f"  {'record':<10}{record['verdict']} for {dims}; {record['points']} samples, level {record['level']}")
+    print(f"  {'':<10}route {record['route']}, remedies {', '.join(record['remedies']) or 'none'}")
+    print(f"  {'':<10}" + ", ".join(f"{k} {v}" for k, v in record["versions"].items()))
+    if unchanged is not None:
+        print(f"  {'':<10}" + ("unchanged since" if unchanged else "CHANGED since the record beside it was written"))
+    return 0

@@ -1,0 +1,58 @@
+"""Options that several commands share, spelt once."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairway.errors import complain
+from fairway.subject.recipe import Overrides
+from fairway.subject.spec import parse_dim
+
+RecipeArgument = Annotated[
+    str, typer.Argument(metavar="RECIPE", help="path/to/recipe.py[:name], or package.module:Net with --input.")
+]
+InputOption = Annotated[
+    list[str] | None,
+    typer.Option("--input", metavar="SPEC", help="An input, e.g. 'acc: float32[batch, time, 3]'. Repeatable."),
+]
+DimOption = Annotated[
+    list[str] | None, typer.Option("--dim", metavar="DIM", help="Bounds, e.g. time=10..2000, seq%8. Repeatable.")
+]
+CheckpointOption = Annotated[Path | None, typer.Option("--checkpoint", metavar="F", help="Weights to load.")]
+TrustOption = Annotated[bool, typer.Option("--trust", help="Let a pickled checkpoint run its code.")]
+LevelOption = Annotated[str, typer.Option("--level", metavar="quick|standard|deep", help="How closely to look.")]
+DataOption = Annotated[
+    Path | None, typer.Option("--data", metavar="F", help="Your own tensors: .npz, .pt or .safetensors by input name.")
+]
+TimeoutOption = Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="Time limit of each attempt.")]
+MemoryOption = Annotated[str | None, typer.Option("--memory", metavar="SIZE", help="Memory limit, e.g. 8G.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the record as JSON on standard output.")]
+
+
+def overrides(
+    inputs: list[str] | None, dims: list[str] | None, checkpoint: Path | None, trust: bool
+) -> Overrides:
+    """What the options say on top of the recipe."""
+    bounds: dict[str, tuple[int, int]] = {}
+    multiples: dict[str, int] = {}
+    for text in dims or ():
+        name, range_, multiple = parse_dim(text)
+        if range_ is not None:
+            bounds[name] = range_
+        if multiple is not None:
+            multiples[name] = multiple
+    return Overrides(tuple(inputs or ()), bounds, multiples, checkpoint, trust)
+
+
+def parse_memory(text: str | None) -> int:
+    """Bytes from 8G, 500M or a plain number; 0 where nothing was said."""
+    if text is None:
+        return 0
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kKmMgGtT]?)(?:i?[bB])?", text.strip())
+    if found is None:
+        raise complain("FW006", f"--memory {text!r}; write a size such as 8G or 500M")
+    return int(float(found[1]) * 1024 ** " kmgt".index(found[2].lower() or " "))

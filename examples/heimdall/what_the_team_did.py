@@ -91,7 +91,7 @@ def look_at(name, build):
     print(f"    other receiver ids            {distance(model, session, other_ids)}")
     for batch, receivers in ((4, 10), (1, 5)):
         answer = distance(model, session, random_recordings(batch, receivers))
-        print(f"    batch {batch}, {receivers:2} receivers          {answer}")
+        print(f"    batch {batch}, {receivers:2} receivers         {answer}")
 
 
 def main():

@@ -1,7 +1,6 @@
 """The towers of Qwen2.5-VL, each wrapped to plain tensors in and out, as its team exports them."""
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 from transformers.vision_utils import (
@@ -77,7 +76,7 @@ def build_model(numbers=TINY, attention="eager", dtype=torch.float32, seed=2025)
         model = Qwen2_5_VLForConditionalGeneration(config)
         with torch.no_grad():
             for name, parameter in model.named_parameters():
-                # The library's initial 0.02 leaves narrow layers almost silent: a broken attention would not show.
+                # The library's initial 0.02 leaves narrow layers almost silent: a fault would not show.
                 if parameter.ndim > 1:
                     parameter.normal_(std=parameter[0].numel() ** -0.5)
                 elif name.endswith("bias"):

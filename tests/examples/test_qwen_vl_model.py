@@ -116,15 +116,14 @@ def test_the_vision_tower_for_one_size_equals_the_one_for_any(towers, model, dty
     assert torch.equal(found, expected)
 
 
-def test_patches_are_cut_as_the_processor_cuts_them(towers):
+def test_patches_come_in_the_order_in_which_the_tower_merges_them(towers):
     # Each pixel carries its own number, so a wrong order cannot go unseen.
-    pixels = torch.arange(3 * 56 * 56, dtype=torch.float32).reshape(1, 3, 56, 56)
+    pixels = torch.arange(3 * 56 * 84, dtype=torch.float32).reshape(1, 3, 56, 84)
     patches, grid_thw = towers.build_patches_and_grid(pixels)
-    assert grid_thw.tolist() == [[1, 4, 4]]
-    patches = patches.reshape(16, 3, 2, 14, 14)
-    order = [(2 * block_y + y, 2 * block_x + x) for block_y in (0, 1) for block_x in (0, 1) for y in (0, 1) for x in (0, 1)]
-    for patch, (y, x) in zip(patches, order, strict=True):
-        cut = pixels[0, :, 14 * y : 14 * y + 14, 14 * x : 14 * x + 14]
+    assert grid_thw.tolist() == [[1, 4, 6]]
+    rows_and_columns = towers.get_vision_position_ids(grid_thw, spatial_merge_size=2).tolist()
+    for patch, (row, column) in zip(patches.reshape(24, 3, 2, 14, 14), rows_and_columns, strict=True):
+        cut = pixels[0, :, 14 * row : 14 * row + 14, 14 * column : 14 * column + 14]
         assert torch.equal(patch[:, 0], cut)
         assert torch.equal(patch[:, 1], cut)
 

@@ -62,6 +62,9 @@ def export(case: Case, dims: Dims, *remedies: Remedy, dim: Any = torch.export.Di
         warnings.simplefilter("ignore")
         capture = _traced if case.route.traced else _exported
         model = capture(case, dims, dim)
+        for value, named in zip(model.graph.inputs, dims, strict=False):
+            if value.shape is not None:
+                value.shape = ir.Shape([named.get(axis, size) for axis, size in enumerate(value.shape)])
         for run in case.passes:
             run(model)
     return model

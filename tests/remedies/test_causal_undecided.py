@@ -55,12 +55,9 @@ def test_the_capture_cannot_decide_without_it(route: Route) -> None:
         export(make_case(Decoder().eval(), causal(2, 5), route), [BOTH, SQUARE])
 
 
-def test_the_tracer_writes_a_file_that_ignores_the_mask_without_it() -> None:
-    model = Decoder().eval()
-    exported = export(make_case(model, causal(2, 5), TRACE), [BOTH, SQUARE], ATTENTION)
-    assert_parity(exported, model, causal(3, 7), atol=1e-5)
-    with pytest.raises(AssertionError, match="Not equal to tolerance"):
-        assert_parity(exported, model, open_mask(3, 7), atol=1e-5)
+def test_the_tracer_writes_a_file_without_the_mask_without_it() -> None:
+    exported = export(make_case(Decoder().eval(), causal(2, 5), TRACE), [BOTH, SQUARE], ATTENTION)
+    assert [value.name for value in exported.graph.inputs] == ["input_0"]
 
 
 @pytest.mark.parametrize("route", [EXPORT, STRICT, TRACE], ids=lambda r: r.name)
@@ -80,9 +77,7 @@ def test_a_mask_made_inside_agrees_with_it() -> None:
 def test_a_single_layer_is_refused() -> None:
     answer = REMEDY.detect(make_case(nn.TransformerDecoderLayer(8, 2), causal(2, 5)))
     assert isinstance(answer, Refusal)
-    assert answer.reason == (
-        "the model has no nn.TransformerEncoder or nn.TransformerDecoder; single layers do not ask"
-    )
+    assert answer.reason == "the model has no nn.TransformerEncoder or -Decoder; single layers do not ask"
 
 
 def test_applying_it_twice_changes_nothing_more_and_leaves_nothing_behind() -> None:

@@ -10,7 +10,7 @@ from fairway.subject.dims import Dim, Domain, Point
 
 @dataclass(frozen=True)
 class Boundary:
-    """Along `dim`, with the other dims as in the smallest failing point: right at `right`, wrong at `wrong`."""
+    """Along `dim`, with the other dims as in the example: right at `right`, wrong at `wrong`, its neighbour."""
 
     dim: str
     right: int
@@ -19,7 +19,7 @@ class Boundary:
     def __str__(self) -> str:
         if self.wrong > self.right:
             return f"right up to {self.dim}={self.right}, wrong from {self.wrong}"
-        return f"right from {self.dim}={self.right}, wrong at {self.wrong} and below"
+        return f"right down to {self.dim}={self.right}, wrong at {self.wrong}"
 
 
 @dataclass(frozen=True)
@@ -31,45 +31,43 @@ class Shrunk:
 
 
 def shrink(domain: Domain, failing: Point, example: Point, bad: Callable[[Point], bool]) -> Shrunk:
-    """The smallest failing point reachable one dim at a time, and the boundaries found on the way.
+    """The smallest failing point reachable one dim at a time, and the boundaries around the example.
 
     Bisection assumes one change along a dim; the two sizes it ends at were both tested, so what is said of them is true
     even where that assumption is not.
     """
     point = dict(failing)
+    for dim in domain.dims:
+        point[dim.name] = _smallest(dim, point, bad)
+    if bad(example):
+        return Shrunk(point, (), ())
     boundaries: list[Boundary] = []
+    fixed: list[str] = []
     for dim in domain.dims:
-        edge = _smallest(dim, point, bad)
-        if edge is not None:
-            point[dim.name] = edge.wrong
-            boundaries.append(edge)
-        else:
-            point[dim.name] = dim.sizes[0]
-    for dim in domain.dims:
-        above = _largest_wrong(dim, point, example, bad)
-        if above is not None:
-            boundaries.append(above)
-    fixed = tuple(d.name for d in domain.dims if _only_example(d, example, bad))
-    return Shrunk(point, tuple(boundaries), fixed)
+        ends = [e for e in (dim.sizes[-1], dim.sizes[0]) if e != example[dim.name]]
+        found = [edge for end in ends if (edge := _towards(dim, end, example, bad)) is not None]
+        boundaries += found
+        if ends and len(found) == len(ends) and all(edge.right == example[dim.name] for edge in found):
+            fixed.append(dim.name)
+    return Shrunk(point, tuple(boundaries), tuple(fixed))
 
 
-def _smallest(dim: Dim, point: Point, bad: Callable[[Point], bool]) -> Boundary | None:
-    """None where the dim's least size fails already."""
+def _smallest(dim: Dim, point: Point, bad: Callable[[Point], bool]) -> int:
     sizes = dim.sizes
     if bad({**point, dim.name: sizes[0]}):
+        return sizes[0]
+    _, wrong = _bisect(0, sizes.index(point[dim.name]), lambda i: bad({**point, dim.name: sizes[i]}))
+    return sizes[wrong]
+
+
+def _towards(dim: Dim, end: int, example: Point, bad: Callable[[Point], bool]) -> Boundary | None:
+    """The boundary between the example's size and `end`; None where `end` is right."""
+    if not bad({**example, dim.name: end}):
         return None
-    right, wrong = 0, sizes.index(point[dim.name])
-    right, wrong = _bisect(right, wrong, lambda i: bad({**point, dim.name: sizes[i]}))
-    return Boundary(dim.name, sizes[right], sizes[wrong])
-
-
-def _largest_wrong(dim: Dim, point: Point, example: Point, bad: Callable[[Point], bool]) -> Boundary | None:
-    """The other side: where sizes below the example's fail and the example's does not."""
     sizes = dim.sizes
-    at, home = sizes.index(point[dim.name]), sizes.index(example[dim.name])
-    if at >= home or bad({**point, dim.name: sizes[home]}):
-        return None
-    right, wrong = _bisect(home, at, lambda i: bad({**point, dim.name: sizes[i]}))
+    right, wrong = _bisect(
+        sizes.index(example[dim.name]), sizes.index(end), lambda i: bad({**example, dim.name: sizes[i]})
+    )
     return Boundary(dim.name, sizes[right], sizes[wrong])
 
 
@@ -81,10 +79,3 @@ def _bisect(right: int, wrong: int, bad_at: Callable[[int], bool]) -> tuple[int,
         else:
             right = middle
     return right, wrong
-
-
-def _only_example(dim: Dim, example: Point, bad: Callable[[Point], bool]) -> bool:
-    sizes = dim.sizes
-    home = sizes.index(example[dim.name])
-    others = [i for i in (home - 1, home + 1) if 0 <= i < len(sizes)]
-    return bool(others) and not bad(example) and all(bad({**example, dim.name: sizes[i]}) for i in others)

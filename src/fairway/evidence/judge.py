@@ -211,4 +211,5 @@ def open_runtime(path: str) -> Runner:
 def tidy(text: str) -> str:
     """The runtime's words without its own source paths, in one line."""
     text = re.sub(r"\S*/onnxruntime/\S+:\d+\s+\S*\s*", "", text)
+    text = re.sub(r"Load model from \S+ failed:\s*", "", text)
     return re.sub(r"\s+", " ", text).strip()[:600]

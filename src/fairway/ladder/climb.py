@@ -29,6 +29,9 @@ from fairway.subject.subject import Subject
 Verdict = Literal["verified", "wrong", "unproven", "failed"]
 Heard = Callable[[Any], None]
 
+NAMED = ("FW205", "FW206", "FW207", "FW211", "FW212")
+"""Findings that name the true cause in the user's own code."""
+
 _BETTER: tuple[Verdict, ...] = ("failed", "wrong", "unproven", "verified")
 
 
@@ -70,7 +73,7 @@ class Climb:
 
     @property
     def best(self) -> Rung | None:
-        return max(self.rungs, key=lambda r: _BETTER.index(r.verdict), default=None)
+        return best_rung(self.rungs)
 
     @property
     def verdict(self) -> Verdict:
@@ -192,7 +195,11 @@ def _weigh(
         evidence: Evidence = judged.value
         if not evidence.wrong:
             return "verified", evidence, evidence.findings
-        return "wrong", evidence, (*blame(captured.warned, suspected), *evidence.findings)
+        causes = blame(captured.warned, suspected)
+        if evidence.boundaries:
+            line = "; ".join(evidence.boundaries)
+            causes = [replace(f, seen=f"{f.seen}; the file is {line}") for f in causes]
+        return "wrong", evidence, (*causes, *evidence.findings)
     findings = diagnose(judged, suspected)
     return "wrong" if findings[0].code.startswith("FW4") else "unproven", None, tuple(findings)
 
@@ -230,21 +237,35 @@ def _differ(
 
 
 def _sum_up(preflight: Preflight, rungs: Sequence[Rung]) -> tuple[Finding, ...]:
-    """The findings that matter for the result: the best rung's; without a file, every cause once, best named first."""
-    if not rungs:
-        return preflight.findings
-    best = max(rungs, key=lambda r: _BETTER.index(r.verdict))
-    found = list(best.findings)
-    if best.verdict in ("failed", "wrong"):
-        found += [f for rung in rungs for f in rung.findings]
-    unique = {(f.code, f.seen if f.where is None else str(f.where)): f for f in [*preflight.findings, *found]}
+    """The findings that matter for the result: the best rung's, and the user's own lines that any rung named.
+
+    What the other rungs stumbled over stands in the record, rung by rung.
+    """
+    best = best_rung(rungs)
+    found = list(preflight.findings) + list(best.findings if best else ())
+    if best is not None and best.verdict in ("failed", "wrong"):
+        found += [f for rung in rungs for f in rung.findings if f.code in NAMED]
+    unique: dict[tuple[str, str], Finding] = {}
+    for finding in found:
+        place = f"{finding.where.file}:{finding.where.line}" if finding.where and finding.where.file else finding.seen
+        unique.setdefault((finding.code, place), finding)
     return tuple(sorted(unique.values(), key=_rank))
+
+
+def best_rung(rungs: Sequence[Rung]) -> Rung | None:
+    """The best verdict; among equals one with evidence, then the one that names the user's line."""
+
+    def rank(rung: Rung) -> tuple[int, bool, bool]:
+        named = any(f.code in NAMED for f in rung.findings)
+        return _BETTER.index(rung.verdict), rung.evidence is not None, named
+
+    return max(rungs, key=rank, default=None)
 
 
 def _rank(finding: Finding) -> tuple[int, int]:
     """The user's own line first, then what the evidence says, then what exporters say."""
     order = {"FW2": 0, "FW4": 1, "FW3": 2, "FW5": 3}
-    named = finding.code in ("FW205", "FW206", "FW207", "FW212")
+    named = finding.code in NAMED
     severity = {"error": 0, "warning": 1, "note": 2}[finding.severity]
     return severity, -1 if named else order.get(finding.code[:3], 4)
 

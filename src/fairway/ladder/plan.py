@@ -8,6 +8,9 @@ from typing import Any
 
 from fairway.ladder.route import Route, parse_route
 
+SOURCE = ("loop_unrolled", "module_chosen_by_value")
+"""The remedies that rewrite the user's source."""
+
 TRACE_OPSETS = range(7, 21)
 """What the TorchScript exporter writes (torch 2.13)."""
 
@@ -25,8 +28,8 @@ class Step:
 
 
 _LADDER: tuple[tuple[str, bool], ...] = (
-    ("export-dynamic", False),
     ("export-dynamic", True),
+    ("export-dynamic", False),
     ("trace", True),
     ("export-auto", False),
     ("trace", False),
@@ -34,7 +37,7 @@ _LADDER: tuple[tuple[str, bool], ...] = (
     ("export-named", False),
     ("script", False),
 )
-"""Cheapest likely success first. Rewrites come second, because they cure what is most often the cause."""
+"""Cheapest likely success first. Rewrites come first where a line calls for them: without, those lines end in failure."""
 
 _POINTLESS = {
     # A missing or failing translation is the same however the dims were declared.
@@ -50,16 +53,25 @@ _POINTLESS = {
 def next_step(rungs: Sequence[Any], settings: Any, suspects: Sequence[Any]) -> Step | None:
     """The first step of the ladder that was not walked and is not ruled out; None when the ladder ends."""
     walked = [rung.step for rung in rungs]
-    steps = _steps(settings, bool(suspects) and settings.remedies)
-    ruled_out = {
-        name
-        for rung in rungs
-        if not rung.route.traced and not rung.route.remedies
-        for finding in rung.findings
-        for name in _POINTLESS.get(finding.code, ())
-    }
-    left = [s for s in steps if s not in walked and s.route.name not in ruled_out]
+    out = _ruled_out(rungs)
+    left = [s for s in _steps(settings, bool(suspects) and settings.remedies) if s not in walked and s.name not in out]
     return left[0] if left else None
+
+
+def _ruled_out(rungs: Sequence[Any]) -> set[str]:
+    """Names of steps that cannot end differently from one that was walked."""
+    out: set[str] = set()
+    for rung in rungs:
+        rewritten = any(name in SOURCE for name, _ in rung.remedies)
+        if rung.step.rewrites and not rewritten:
+            out.add(rung.route.name)  # no rewrite was found or proven, so this was the plain route already
+        if rung.route.traced or rewritten:
+            continue
+        if rung.captured is not None:
+            out |= {"strict-dynamic", "export-named"}  # they differ in what they refuse, not in what they write
+        for finding in rung.findings:
+            out.update(_POINTLESS.get(finding.code, ()))
+    return out
 
 
 def _steps(settings: Any, rewrites: bool) -> list[Step]:
@@ -70,4 +82,3 @@ def _steps(settings: Any, rewrites: bool) -> list[Step]:
         if name in names and (rewrites or not rewriting)
     ]
     return [s for s in steps if not s.route.traced or settings.opset is None or settings.opset in TRACE_OPSETS]
-

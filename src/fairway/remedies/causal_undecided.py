@@ -1,8 +1,8 @@
-"""nn.TransformerEncoder and nn.TransformerDecoder take their mask as it is, without asking whether it is causal.
+"""nn.TransformerEncoder and nn.TransformerDecoder take their mask as given, and do not ask if it is causal.
 
 Given a mask and no hint, both compare the mask's values with a causal one, only to choose a faster kernel.
 torch.export cannot decide that while it captures; the tracer decides it for the example and, if the
-example's mask was causal, writes a file that ignores the mask. Answering "not causal" uses the mask that is
+example's mask was causal, writes a file without the mask. Answering "not causal" uses the mask that is
 given, which computes the same. A hint that the caller passes is kept.
 
 Refuses where neither stack is in the model: a single layer does not ask.
@@ -29,9 +29,9 @@ def only_if_told(mask: torch.Tensor | None, is_causal: bool | None = None, size:
 def detect(case: Case) -> Match | Refusal:
     found = [(name, m) for name, m in case.model.named_modules() if isinstance(m, STACKS)]
     if not found:
-        return Refusal("the model has no nn.TransformerEncoder or nn.TransformerDecoder; single layers do not ask")
+        return Refusal("the model has no nn.TransformerEncoder or -Decoder; single layers do not ask")
     places = tuple(Where(module=name or type(module).__name__) for name, module in found)
-    return Match(f"masks of {len(found)} Transformer stack(s) used as given, not compared with a causal one", places)
+    return Match(f"masks of {len(found)} Transformer stack(s) used as given, not compared", places)
 
 
 @contextmanager
@@ -52,7 +52,7 @@ REMEDY = Remedy(
     stage="library",
     affected={"torch": "==2.13.*"},
     upstream=("pytorch/pytorch#110255",),
-    safety="A causal mask that is added gives what the causal kernel gives; the hint only chooses the kernel.",
+    safety="A causal mask, added, gives what the causal kernel gives; the hint only chooses the kernel.",
     detect=detect,
     apply=apply,
 )

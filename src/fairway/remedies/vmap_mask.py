@@ -145,7 +145,7 @@ REMEDY = Remedy(
     stage="library",
     affected={"torch": "==2.13.*", "transformers": ">=4.53"},
     upstream=("pytorch/pytorch#172880",),
-    safety="Broadcasting is used only where it agrees exactly with vmap on the example; the lookup is torch's.",
+    safety="Broadcasting is used only where it equals vmap on the example; the lookup is torch's own.",
     detect=detect,
     apply=apply,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import copy
 import types
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -13,12 +14,15 @@ from typing import Any
 import torch
 
 from fairway.findings import Where
+from fairway.remedies.contract import Case, Refusal
 from fairway.rewrite import runtime
 from fairway.rewrite.expressions import RUNTIME, Expressions
 from fairway.rewrite.find import Site
 from fairway.rewrite.functional import Functional, Refused
 from fairway.rewrite.install import compile_function, installed
-from fairway.rewrite.reach import attribute_chain, is_user_code, look_up, method_of, plain, read_source, visible_names
+from fairway.rewrite.outline import PIECE, outline
+from fairway.rewrite.scripted import Piece
+from fairway.rewrite.reach import Source, attribute_chain, is_user_code, look_up, method_of, plain, read_source, visible_names
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,7 @@ class Rewrite:
     source: str
     model: torch.nn.Module = field(repr=False, compare=False)
     replacements: dict[types.FunctionType, Any] = field(repr=False, compare=False)
+    pieces: tuple[Piece, ...] = field(default=(), repr=False, compare=False)
 
     def install(self) -> AbstractContextManager[None]:
         return _installed(self)
@@ -45,8 +50,31 @@ def _installed(rewrite: Rewrite) -> Iterator[None]:
         with installed(rewrite.replacements, rewrite.model):
             yield
     finally:
+        for piece in rewrite.pieces:
+            piece.made.clear()
         for parameter in asking:
             parameter.requires_grad_(True)
+
+
+def candidates(model: torch.nn.Module, sites: tuple[Site, ...], traced: bool) -> tuple[Rewrite, ...] | Refusal:
+    """The rewrites that fit the route, or the reason why there is none."""
+    strategies = (script_rewrite,) if traced else (functional_rewrite,)
+    made, refusals = [], []
+    for strategy in strategies:
+        try:
+            made.append(strategy(model, sites))
+        except Refused as refused:
+            where = refused.where or sites[0].suspect.where
+            refusals.append(Refusal(f"the code at {where.file}:{where.line} cannot be rewritten: {refused.reason}",
+                                    (where,)))
+    return tuple(made) if made else refusals[0]
+
+
+def prepare(case: Case) -> None:
+    """Runs the installed rewrite once outside any trace, as TorchScript takes its types from real values."""
+    if case.route.traced:
+        with torch.no_grad():
+            case.model(*copy.deepcopy(case.args), **copy.deepcopy(case.kwargs))
 
 
 def functional_rewrite(model: torch.nn.Module, sites: tuple[Site, ...]) -> Rewrite:
@@ -57,6 +85,28 @@ def functional_rewrite(model: torch.nn.Module, sites: tuple[Site, ...]) -> Rewri
         texts.append(maker.make(function, module, inside=False))
     where = tuple(site.suspect.where for site in sites)
     return Rewrite("scan", where, "\n\n".join(texts), model, dict(maker.replacements))
+
+
+def script_rewrite(model: torch.nn.Module, sites: tuple[Site, ...]) -> Rewrite:
+    """The loops cut out and compiled by TorchScript. Raises `Refused` where that cannot be."""
+    marked = {(site.source.function, *_place(site.node)) for site in sites}
+    replacements, pieces, texts = {}, [], []
+    for site in {site.source.function: site for site in sites}.values():
+        function = site.source.function
+        try:
+            tree, piece = outline(site.source, site.module, lambda n, f=function: (f, *_place(n)) in marked)
+        except Refused as refused:
+            refused.where = _where(site.source, refused.line)
+            raise
+        replacements[function], text = compile_function(tree, function, {PIECE: piece})
+        pieces.append(piece)
+        texts.append(f"{text}\n\n# {PIECE}\n" + "\n".join(ast.unparse(statement) for statement in piece.written(site.module)[0]))
+    where = tuple(site.suspect.where for site in sites)
+    return Rewrite("script", where, "\n\n".join(texts), model, replacements, tuple(pieces))
+
+
+def _where(source: Source, line: int) -> Where:
+    return Where(file=source.file, line=line, function=source.function.__qualname__, source=source.line(line))
 
 
 def _place(node: ast.AST) -> tuple[str, int, int]:
@@ -93,8 +143,7 @@ class _Maker:
         try:
             tree = Functional(source.tree, expressions, suspect).rewrite(inside)
         except Refused as refused:
-            refused.where = Where(file=source.file, line=refused.line, function=function.__qualname__,
-                                  source=source.line(refused.line))
+            refused.where = _where(source, refused.line)
             raise
         made, text = compile_function(tree, function, extra)
         (self.called if inside else self.replacements)[function] = made

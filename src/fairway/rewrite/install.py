@@ -17,7 +17,8 @@ from fairway.rewrite.reach import plain, visible_names
 MARK = "<fairway: "
 
 
-def compile_function(tree: ast.FunctionDef, original: types.FunctionType, extra: dict[str, Any]) -> tuple[Any, str]:
+def compile_function(tree: ast.FunctionDef, original: types.FunctionType, extra: dict[str, Any],
+                     defaults: bool = True) -> tuple[Any, str]:
     """The function that the tree describes, and its text. `extra` are the names it sees besides the original's own."""
     free = {name: value for name, value in visible_names(original).items() if name in original.__code__.co_freevars}
     given = {**free, **extra}
@@ -32,7 +33,8 @@ def compile_function(tree: ast.FunctionDef, original: types.FunctionType, extra:
     made = types.FunctionType(code, original.__globals__)(**given)
     inner = plain(made)
     if isinstance(inner, types.FunctionType):
-        inner.__defaults__, inner.__kwdefaults__ = original.__defaults__, original.__kwdefaults__
+        if defaults:
+            inner.__defaults__, inner.__kwdefaults__ = original.__defaults__, original.__kwdefaults__
         inner.__qualname__, inner.__module__ = original.__qualname__, original.__module__
     return made, ast.unparse(tree)
 

@@ -1,0 +1,19 @@
+"""CodeNet as its team wrote it, and with the hidden state spelled out, over every length it will meet."""
+
+from model import CodeNet, CodeNetExplicitH0
+
+import fairway
+
+SHARED = dict(
+    inputs=[
+        "acc: float32[batch, time, 3] in -20..20",
+        "gyro: float32[batch, time, 3] in -4..4",
+    ],
+    bounds={"batch": (1, 8), "time": (10, 2000)},
+    checkpoint="codenet.safetensors",
+    output_names=["correction_acc", "correction_gyro", "acc_cov", "gyro_cov"],
+    example={"batch": 2, "time": 19},
+)
+
+airimu = fairway.Recipe(model=CodeNet, **SHARED)
+explicit_h0 = fairway.Recipe(model=CodeNetExplicitH0, **SHARED)

@@ -1,0 +1,49 @@
+"""A module picked by a number from a tensor becomes: run all of them, stack the results, gather by the tensor.
+
+`.item()` leaves the graph, so the exporter freezes the choice it saw for the example, wrong even at the example's own
+shape. The index is kept as a tensor; loops around the choice are rewritten along with it. It refuses where the modules
+are not a list to pick from by number, or where a loop around the choice cannot be rewritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fairway.remedies.contract import Case, Match, Refusal, Remedy
+from fairway.rewrite.candidates import candidates, prepare
+from fairway.rewrite.find import sites
+
+
+def detect(case: Case) -> Match | Refusal:
+    """Matches where a number taken out of a tensor picks one of several modules."""
+    found = tuple(site for site in sites(case.model) if site.suspect.kind != "branch")
+    choices = [site.suspect for site in found if site.suspect.kind == "choice"]
+    if not choices:
+        return Refusal("no module in the model's own code is chosen by a number taken out of a tensor")
+    made = candidates(case.model, found, case.route.traced)
+    if isinstance(made, Refusal):
+        return made
+    lines = ", ".join(f"{choice.where.file}:{choice.where.line}" for choice in choices)
+    note = f"choices rewritten ({', '.join(rewrite.strategy for rewrite in made)}): {lines}"
+    return Match(note, tuple(choice.where for choice in choices), made)
+
+
+@contextmanager
+def apply(case: Case, match: Match) -> Iterator[None]:
+    with match.data[0].install():
+        prepare(case)
+        yield
+
+
+REMEDY = Remedy(
+    name="module_chosen_by_value",
+    cures="FW205",
+    title="A module is chosen by a value taken out of a tensor",
+    stage="source",
+    affected={"torch": ">=2.9"},
+    upstream=(),
+    safety="The rewritten function is run beside the original in eager PyTorch over the lattice before it is used.",
+    detect=detect,
+    apply=apply,
+)

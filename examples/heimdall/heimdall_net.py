@@ -148,6 +148,7 @@ class PerformerAttention(nn.Module):
         out = v
         if not empty(q):
             q, k = self._kernel(q), self._kernel(k)
+            k = k * mask[:, None, :, None].float()
             context = k.transpose(-2, -1) @ v
             scale = (q * k.sum(dim=-2, keepdim=True)).sum(dim=-1, keepdim=True)
             out = q @ context / scale

@@ -107,7 +107,24 @@ def _separate_outputs(graph: ir.Graph) -> None:
 
 
 def _declare_inputs(graph: ir.Graph, subject: Subject) -> None:
-    """Declares each input as the spec does. A dim the graph fixed inside stays fixed there, and the lattice finds it."""
+    """Declares each input as the spec does, and calls its dims everywhere by the user's names.
+
+    A dim that the graph fixed inside stays fixed there, and the lattice finds it.
+    """
+    names: dict[str, str] = {}
     for value, spec in zip(graph.inputs, subject.spec, strict=True):
+        declared = [size.fixed if size.fixed is not None else re.sub(r"\s", "", size.text) for size in spec.shape]
+        for old, size in zip(value.shape or (), spec.shape, strict=False):
+            if isinstance(old, ir.SymbolicDim) and old.value and len(size.names) == 1 and size.text == size.names[0]:
+                names.setdefault(str(old.value), size.text)
         value.dtype = _DTYPES[spec.dtype]
-        value.shape = ir.Shape([s.fixed if s.fixed is not None else re.sub(r"\s", "", s.text) for s in spec.shape])
+        value.shape = ir.Shape(declared)
+    for value in (*graph.outputs, *(v for node in graph.all_nodes() for v in node.outputs)):
+        if value.shape is not None:
+            value.shape = ir.Shape([_renamed(dim, names) for dim in value.shape])
+
+
+def _renamed(dim: int | ir.SymbolicDim, names: dict[str, str]) -> int | str | None:
+    if not isinstance(dim, ir.SymbolicDim):
+        return dim
+    return re.sub(r"[A-Za-z_]\w*", lambda m: names.get(m[0], m[0]), str(dim.value)) if dim.value else None

@@ -9,7 +9,7 @@ none follows from the inputs'; one that cannot be inferred is not claimed to be 
 symbolic already stay as they are.
 
 The inputs' declared dims are the measure, so the pass has to run after they are declared. Refuses where no
-input has a dim. If inference fails, the graph stays as it is.
+input has a dim.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """A module left in training mode is captured in eval mode.
 
-Dropout and batch norm behave differently in training, and a file is for inference. Exporters keep the mode they
-find: torch.export records random dropout and updates of running statistics. The TorchScript exporter sets the
-root to eval mode, and afterwards everything below it to the root's old mode, whatever each module had. Here every
+Dropout and batch norm behave differently in training, and a file is for inference. Exporters keep the mode
+they find: torch.export writes dropout that is random at run time. The TorchScript exporter sets the root to
+eval mode, and afterwards everything below it to the root's old mode, whatever each module had. Here every
 module's own mode is noted, all are set to eval for the capture, and each gets its own back.
 
-Only `training` is set, without calling `eval()`: a `train` of the user's own that does more has had its say when
-it was called. Refuses where every module in training mode is one of torch's that computes the same in both.
-There is no upstream issue: exporters promise no more.
+Only `training` is set, without calling `eval()`: a `train` of the user's own that does more has had its say
+when it was called. Refuses where every module in training mode is one of torch's that computes the same in
+both. There is no upstream issue: exporters promise no more.
 """
 
 from __future__ import annotations

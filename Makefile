@@ -1,0 +1,32 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Each does all of its own set-up, once.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+OUT ?= build/demo
+
+.PHONY: demo test lint docs clean
+
+demo: $(READY)
+	@mkdir -p $(OUT)
+	$(BIN)/fairway export examples/airimu/recipe.py:airimu -o $(OUT)/airimu.onnx --overwrite
+
+test: $(READY)
+	$(BIN)/ruff check src tests examples benchmarks
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+docs: $(READY)
+	$(BIN)/python docs/generate.py
+
+# torch is named first and by number: a range would take the newest build, with gigabytes of CUDA.
+$(READY): requirements.txt pyproject.toml
+	@bash tools/make-venv.sh $(PYTHON) $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m compileall -q $(VENV)/lib || true
+	@touch $(READY)
+
+clean:
+	rm -rf $(VENV) build

@@ -35,14 +35,16 @@ def _seeded(seed):
 @torch.no_grad()
 def _settle(model, batches):
     """Gives every BatchNorm the statistics of some data, as training would; then leaves training mode."""
-    for module in model.modules():
-        if isinstance(module, nn.BatchNorm1d):
-            module.momentum = 0.5  # four batches are enough to forget the initial 0 and 1
-            nn.init.uniform_(module.weight, 0.8, 1.2)
-            nn.init.normal_(module.bias, std=0.1)
+    norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm1d)]
+    for norm in norms:
+        norm.momentum = None  # a plain average, which keeps nothing of the initial 0 and 1
+        nn.init.uniform_(norm.weight, 0.8, 1.2)
+        nn.init.normal_(norm.bias, std=0.1)
     model.train()
     for batch in batches:
         model(*batch)
+    for norm in norms:
+        norm.momentum = 0.1
     return model.eval()
 
 

@@ -55,7 +55,7 @@ def distance(model, session, recordings):
     for name, found in zip(OUTPUTS, actual, strict=True):
         if found.shape != expected[name].shape:
             return f"{name} has shape {found.shape}, PyTorch's has {tuple(expected[name].shape)}"
-    return f"{max(np.abs(expected[name].numpy() - found).max() for name, found in zip(OUTPUTS, actual)):.2g}"
+    return f"{max(np.abs(expected[name].numpy() - found).max() for name, found in zip(OUTPUTS, actual)):.1g}"
 
 
 def refusal(model, recordings):
@@ -86,7 +86,9 @@ def look_at(name, build):
     for value in graph.input:
         print(f"    {value.name} {shape(value)}")
     print(f"  outputs: {', '.join(v.name for v in graph.output)}")
-    print("  distance from PyTorch (positions are about 0.2):")
+    with torch.no_grad():
+        size = float(model(*random_recordings(16, 10))["positions"].std())
+    print(f"  distance from PyTorch (positions vary by {size:.1g}):")
     print(f"    the dummy's own receivers     {distance(model, session, dummy)}")
     print(f"    other receiver ids            {distance(model, session, other_ids)}")
     for batch, receivers in ((4, 10), (1, 5)):

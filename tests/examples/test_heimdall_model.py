@@ -86,10 +86,12 @@ def test_one_active_receiver_among_ten_equals_that_receiver_alone(project, net):
     assert furthest(run(net, *inputs), run(net, *[value[:, :1].contiguous() for value in inputs])) < 1e-6
 
 
-def test_which_receiver_it_was_matters(project, net):
-    inputs = recordings(project, 2, 4)
+@pytest.mark.parametrize("index", range(4), ids=["iq_data", "features", "positions", "receiver_ids"])
+def test_every_input_matters(project, net, index):
+    # Weights under which an input hardly counts would hide whatever an export does to it.
+    inputs = recordings(project, 4, 4)
     before = run(net, *inputs)
-    inputs[3] = (inputs[3] + 1) % 10
+    inputs[index] = inputs[index].roll(1, 0)
     assert furthest(before, run(net, *inputs)) > 1e-2
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from fairway.errors import complain
 from fairway.findings import Where
 from fairway.ladder.route import Route
 from fairway.remedies.catalogue import CATALOGUE
@@ -59,6 +58,8 @@ class Captured:
     warned: tuple[tuple[str, Where], ...] = ()
     edges: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Sizes at which the capture's own range constraints end, to be tested on both sides."""
+    clash: tuple[str, ...] = ()
+    """Names that are both input and output, left unresolved because remedies are off."""
 
 
 def capture(
@@ -75,9 +76,10 @@ def capture(
         warnings.simplefilter("always")
         for name, match in matches:
             stack.enter_context(CATALOGUE[name].apply(case, match))
-        clash = sorted(set(case.input_names) & set(case.output_names))
+        clash = tuple(n for n in case.output_names if n in case.input_names)
         if clash:
-            raise complain("FW210", ", ".join(clash))
+            # Told apart so that the file can be judged at all; the finding keeps it from being verified.
+            case.output_names = tuple(f"{n}_of_the_file" if n in clash else n for n in case.output_names)
         flat = Flat(case.model, subject)
         program = trace_program if case.route.traced else export_program
         model, edges = program(flat, subject, case, tensors, path)
@@ -89,7 +91,7 @@ def capture(
         for w in caught
         if issubclass(w.category, torch.jit.TracerWarning)
     )
-    return Captured(str(path), opset, case.output_names, tuple((n, m.note) for n, m in matches), warned, edges)
+    return Captured(str(path), opset, case.output_names, tuple((n, m.note) for n, m in matches), warned, edges, clash)
 
 
 def dynamic_axes(subject: Subject) -> list[dict[int, Any]]:

@@ -91,7 +91,7 @@ def climb(
             return Climb(Preflight((), (), ()), (), tuple(diagnose(seen, ())))
         preflight, suspected = seen.value
         if preflight.hopeless:
-            return Climb(preflight, (), preflight.findings)
+            return Climb(preflight, (), _sum_up(preflight, ()))
         rungs: list[Rung] = []
         while (step := next_step(rungs, settings, suspected)) is not None:
             heard(("rung", step))
@@ -193,13 +193,14 @@ def _weigh(
     """From evidence to verdict. A file that a runtime refuses, or that kills it, is wrong."""
     if judged.status == "done":
         evidence: Evidence = judged.value
+        clash = tuple(Finding("FW210", name) for name in captured.clash)
         if not evidence.wrong:
-            return "verified", evidence, evidence.findings
+            return "wrong" if clash else "verified", evidence, (*evidence.findings, *clash)
         causes = blame(captured.warned, suspected)
         if evidence.boundaries:
             line = "; ".join(evidence.boundaries)
             causes = [replace(f, seen=f"{f.seen}; the file is {line}") for f in causes]
-        return "wrong", evidence, (*causes, *evidence.findings)
+        return "wrong", evidence, (*causes, *evidence.findings, *clash)
     findings = diagnose(judged, suspected)
     return "wrong" if findings[0].code.startswith("FW4") else "unproven", None, tuple(findings)
 
@@ -280,7 +281,7 @@ def judge_file(
         return Climb(Preflight((), (), ()), (), tuple(diagnose(seen, ())))
     preflight: Preflight = seen.value
     if preflight.hopeless:
-        return Climb(preflight, (), preflight.findings)
+        return Climb(preflight, (), _sum_up(preflight, ()))
     step = Step(Route("file"))
     captured = Captured(path, header.opset, tuple(v.name for v in header.outputs))
     fixed = dims_fixed(header, subject)

@@ -28,10 +28,10 @@ _STATIC_ATTRIBUTES = {"ndim", "dtype", "device", "layout", "requires_grad", "is_
 _STATIC_METHODS = {"dim", "ndimension", "is_floating_point", "is_complex", "get_device", "is_contiguous", "type"}
 _SIZE_METHODS = {"size", "numel", "nelement", "stride"}
 _VALUE_METHODS = {"item", "tolist", "numpy"}
-_NUMBERS = {"int", "float", "bool", "round"}
+_NUMBERS = {"int", "float", "bool", "round", "str", "repr"}
 _PASSING = {"min", "max", "abs", "sum", "divmod", "pow", "range", "enumerate", "zip", "reversed", "list", "tuple", "sorted",
             "map", "filter", "set", "iter", "next"}
-_QUESTIONS = {"isinstance", "hasattr", "callable", "type", "id", "print", "repr", "str"}
+_QUESTIONS = {"isinstance", "hasattr", "callable", "type", "id", "print"}
 _WRAPPING = {"tensor", "as_tensor", "scalar_tensor"}
 
 
@@ -68,8 +68,13 @@ class Flow:
             if source is not None and flags & {"size", "value"}:
                 self.origin[target.id] = ast.unparse(source)
         elif isinstance(target, (ast.Tuple, ast.List)):
-            for item in target.elts:
-                self.assign(item, flags, source)
+            parts = source.elts if isinstance(source, (ast.Tuple, ast.List)) else []
+            item_flags = TENSOR if "sequence" in flags else flags
+            for place, item in enumerate(target.elts):
+                if len(parts) == len(target.elts):
+                    self.assign(item, self.of(parts[place]), parts[place])
+                else:
+                    self.assign(item, item_flags, source)
         elif isinstance(target, ast.Starred):
             self.assign(target.value, flags, source)
         elif isinstance(target, (ast.Subscript, ast.Attribute)) and isinstance(target.value, ast.Name):

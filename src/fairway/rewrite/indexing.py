@@ -114,7 +114,7 @@ def put(held: Any, key: Any, value: Any, sign: str = "") -> Any:
         return _put_by_tensor(held, parts, value, sign)
     value = as_tensor(value, held)
     kept = [d for d, part in enumerate(parts) if isinstance(part, (slice, Span, Cut))]
-    value = value.reshape([1] * (len(kept) - value.dim()) + list(value.shape))
+    value = value.reshape([1] * (len(kept) - value.dim()) + list(value.shape[max(0, value.dim() - len(kept)):]))
     for dim in range(held.dim()):
         if dim not in kept:
             value = value.unsqueeze(dim)

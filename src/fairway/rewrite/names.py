@@ -58,13 +58,15 @@ def appended_names(nodes: Iterable[ast.AST]) -> list[str]:
 
 
 def read_names(nodes: Iterable[ast.AST]) -> set[str]:
-    """Every name read, also inside nested functions."""
-    return {
-        node.id
-        for top in nodes
-        for node in ast.walk(top)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-    }
+    """Every name read, also inside nested functions, also by `name += v`."""
+    found = set()
+    for top in nodes:
+        for node in ast.walk(top):
+            if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+                found.add(node.target.id)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                found.add(node.id)
+    return found
 
 
 def reads_first(statements: list[ast.stmt], name: str) -> bool | None:

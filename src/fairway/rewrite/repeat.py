@@ -224,11 +224,12 @@ def _captured(held: Steps, step: Step, carried: tuple[Any, ...], lists: int) -> 
         held = replace(held, stop=stop)
     if isinstance(start, torch.Tensor) or isinstance(stop, torch.Tensor):
         return _until(held, step, carried)
-    first = step(held.at(torch.scalar_tensor(start, dtype=torch.int64)), carried)
     before = None
-    if not all(_alike(a, b) for a, b in builtins.zip(carried, first[0], strict=True)):
-        # The first step makes what the others carry on (None, 0, another shape): it is taken out of the loop.
-        before, carried, start = first, first[0], start + held.step
+    if carried:
+        first = step(held.at(torch.scalar_tensor(start, dtype=torch.int64)), carried)
+        if not all(_alike(a, b) for a, b in builtins.zip(carried, first[0], strict=True)):
+            # The first step makes what the others carry on (None, 0, another shape): it is taken out of the loop.
+            before, carried, start = first, first[0], start + held.step
     init = [_own(as_tensor(value)) for value in carried] or [torch.zeros(())]
 
     def combine(state: list[Any], k: torch.Tensor) -> Any:

@@ -31,6 +31,10 @@ def _is_one(value: Any, *candidates: Any) -> bool:
     return any(value is candidate for candidate in candidates)
 
 
+def _backwards(node: ast.expr) -> bool:
+    return isinstance(node, ast.Subscript) and ast.unparse(node.slice) == "::-1"
+
+
 class Scriptable(ast.NodeTransformer):
     """Writes statements so that TorchScript can read them."""
 
@@ -39,6 +43,15 @@ class Scriptable(ast.NodeTransformer):
         self.scope = {**visible_names(function), "self": module}
         self.modules: dict[str, torch.nn.Module] = {}
         self.tensors: dict[str, tuple[str, ...]] = {}
+        self.reshape_writes = False
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        self.generic_visit(node)
+        if self.reshape_writes and len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
+            # Python's `out[i] = v` drops leading dims of size 1; TorchScript's does not.
+            value, place = ast.unparse(node.value), ast.unparse(node.targets[0])
+            node.value = ast.parse(f"torch.reshape({value}, {place}.shape)", mode="eval").body
+        return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         inlined = self._inlined(node)
@@ -54,7 +67,28 @@ class Scriptable(ast.NodeTransformer):
                 return ast.Call(ast.Name("int", ast.Load()), [node.func.value], [])
             if node.func.attr == "astype":
                 return ast.Call(ast.Name("int", ast.Load()), [node.func.value], [])
-        return self._rounded(node)
+        return self._python_only(node) or self._rounded(node)
+
+    def _python_only(self, node: ast.Call) -> ast.expr | None:
+        """What TorchScript lacks, in words it has: `reversed(range(n))`, `sum` over tensors, `norm` without its order."""
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "norm":
+            given = {keyword.arg for keyword in node.keywords}
+            if not node.args and "dim" in given and "p" not in given:
+                return ast.Call(node.func, [], [ast.keyword("p", ast.Constant(2)), *node.keywords])
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        inner = node.args[0] if len(node.args) == 1 else None
+        if name == "reversed" and isinstance(inner, ast.Call) and len(inner.args) in (1, 2):
+            low, high = (["0", *map(ast.unparse, inner.args)])[-2:]
+            return ast.parse(f"range(({high}) - 1, ({low}) - 1, -1)", mode="eval").body
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "stack" and node.args and _backwards(node.args[0]):
+            assert isinstance(node.args[0], ast.Subscript)
+            dims = [*node.args[1:], *[keyword.value for keyword in node.keywords if keyword.arg == "dim"]]
+            node.args[0] = node.args[0].value
+            return ast.Call(ast.Attribute(node, "flip", ast.Load()), [ast.List([(dims or [ast.Constant(0)])[0]], ast.Load())], [])
+        if name == "sum" and isinstance(inner, (ast.ListComp, ast.GeneratorExp)):
+            rows = ast.unparse(ast.ListComp(inner.elt, inner.generators))
+            return ast.parse(f"torch.stack({rows}).sum(0)", mode="eval").body
+        return None
 
     def _rounded(self, node: ast.Call) -> ast.AST:
         """`ceil(a / b)` in whole numbers: the exporter leaves a ceiling a float, which cannot bound a Loop."""

@@ -16,9 +16,17 @@ from typing import Any
 import torch
 
 from fairway.rewrite.install import compile_function
+from fairway.rewrite.names import bound_names
 from fairway.rewrite.reach import FunctionNode
 from fairway.rewrite.scalars import Unrewritable
 from fairway.rewrite.scriptable import Scriptable
+
+
+@dataclass(frozen=True)
+class _Made:
+    function: Any
+    writer: Scriptable
+    as_tensors: tuple[bool, ...]
 
 
 @dataclass
@@ -30,7 +38,7 @@ class Piece:
     gives: tuple[str, ...]
     helpers: dict[str, FunctionNode]
     original: types.FunctionType
-    made: dict[Any, tuple[Any, Scriptable]] = field(default_factory=dict, init=False)
+    made: dict[Any, _Made] = field(default_factory=dict, init=False)
 
     def __call__(self, module: Any, *values: Any) -> Any:
         weights = [] if module is None else [(p.data_ptr(), p.dtype) for p in module.parameters()]
@@ -40,22 +48,44 @@ class Piece:
                 # While tracing, sizes are tensors: the kinds are those of the eager run before, whichever it was.
                 key = next((k for k in self.made if k[:2] == key[:2]), key)
             if key not in self.made:
-                self.made[key] = self._compiled(module, values)
-        function, writer = self.made[key]
-        held = [_reach(module, chain) for chain in writer.tensors.values()]
-        return function(*[_travelling(value) for value in values], *held)
+                return self._first(key, module, values)
+        return self._run(key, module, values)
 
-    def written(self, module: Any) -> tuple[list[ast.stmt], Scriptable]:
+    def _first(self, key: Any, module: Any, values: tuple[Any, ...]) -> Any:
+        """Compiles and runs, in the ways that Python leaves open, until one works.
+
+        `acc = 0` before the loop may mean a number or the first of many tensors; a written value may have dims to drop.
+        """
+        rebound = set(bound_names(self.cut)) & {n for n, v in zip(self.takes, values, strict=True) if _is_number(v)}
+        ways = [(set[str](), False), (rebound, False), (set[str](), True), (rebound, True)]
+        first: RuntimeError | None = None
+        for as_tensors, reshape_writes in ways if rebound else ways[::2]:
+            try:
+                self.made[key] = self._compiled(module, values, as_tensors, reshape_writes)
+                return self._run(key, module, values)
+            except RuntimeError as error:
+                first = first or error
+        del self.made[key]
+        raise first or Unrewritable("TorchScript cannot compile the loop")
+
+    def _run(self, key: Any, module: Any, values: tuple[Any, ...]) -> Any:
+        made = self.made[key]
+        held = [_reach(module, chain) for chain in made.writer.tensors.values()]
+        return made.function(*[_travelling(v, t) for v, t in zip(values, made.as_tensors, strict=True)], *held)
+
+    def written(self, module: Any, reshape_writes: bool = False) -> tuple[list[ast.stmt], Scriptable]:
         """The statements as TorchScript will see them."""
         writer = Scriptable(self.original, module, self.helpers)
+        writer.reshape_writes = reshape_writes
         return [writer.visit(copy.deepcopy(statement)) for statement in self.cut], writer
 
-    def _compiled(self, module: Any, values: tuple[Any, ...]) -> tuple[Any, Scriptable]:
-        body, writer = self.written(module)
+    def _compiled(self, module: Any, values: tuple[Any, ...], as_tensors: set[str], reshape_writes: bool
+                  ) -> _Made:
+        body, writer = self.written(module, reshape_writes)
         head: list[ast.stmt] = []
         arguments = [ast.arg("self")] if writer.modules else []
         for name, value in zip(self.takes, values, strict=True):
-            kind, line = _typed(name, value)
+            kind, line = ("torch.Tensor", None) if name in as_tensors else _typed(name, value)
             arguments.append(ast.arg(name if line is None else f"{name}_given", ast.parse(kind, mode="eval").body))
             head += [] if line is None else ast.parse(line).body
         arguments += [ast.arg(name, ast.parse("torch.Tensor", mode="eval").body) for name in writer.tensors]
@@ -64,7 +94,8 @@ class Piece:
         signature = ast.arguments(posonlyargs=[], args=arguments, kwonlyargs=[], kw_defaults=[], defaults=[])
         tree = ast.FunctionDef("forward", signature, [*head, *body, ast.Return(result)], [])
         function, _ = compile_function(tree, self.original, {"torch": torch, "math": math}, defaults=False)
-        return (_frozen(function, writer.modules) if writer.modules else torch.jit.script(function)), writer
+        made = _frozen(function, writer.modules) if writer.modules else torch.jit.script(function)
+        return _Made(made, writer, tuple(name in as_tensors for name in self.takes))
 
 
 def _frozen(forward: Any, modules: dict[str, torch.nn.Module]) -> Any:
@@ -85,6 +116,10 @@ def _reach(module: Any, chain: tuple[str, ...]) -> Any:
     return module
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (bool, int, float))
+
+
 def _kind(value: Any) -> str:
     return type(value).__name__
 
@@ -100,7 +135,8 @@ def _typed(name: str, value: Any) -> tuple[str, str | None]:
     raise Unrewritable(f"{name} is a {type(value).__name__}, which TorchScript cannot take here")
 
 
-def _travelling(value: Any) -> Any:
-    if isinstance(value, (bool, int, float)):
-        return torch.as_tensor(value)
+def _travelling(value: Any, as_tensor: bool) -> Any:
+    if _is_number(value):
+        # The start of a sum of tensors takes their dtype: a Loop of ONNX keeps the dtype it starts with.
+        return torch.as_tensor(value, dtype=torch.get_default_dtype()) if as_tensor else torch.as_tensor(value)
     return list(value) if isinstance(value, tuple) else value

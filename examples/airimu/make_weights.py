@@ -66,8 +66,8 @@ def judge(net):
 if __name__ == "__main__":
     torch.set_num_threads(1)
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_name("codenet.safetensors")
-    began = time.perf_counter()
+    began = time.process_time()
     net = train()
     judge(net)
     save_file(net.state_dict(), out)
-    print(f"{out.name}: {out.stat().st_size / 1e6:.2f} MB, {time.perf_counter() - began:.0f} s")
+    print(f"{out.name}: {out.stat().st_size / 1e6:.2f} MB, {time.process_time() - began:.0f} CPU-seconds")

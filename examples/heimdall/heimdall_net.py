@@ -66,9 +66,7 @@ class IQEncoder(nn.Module):
 
     def __init__(self, out_dim=256):
         super().__init__()
-        self.stem = nn.Sequential(
-            nn.Conv1d(2, 32, 3, stride=2, padding=1, bias=False), nn.BatchNorm1d(32), nn.SiLU()
-        )
+        self.stem = nn.Sequential(nn.Conv1d(2, 32, 3, stride=2, padding=1, bias=False), nn.BatchNorm1d(32), nn.SiLU())
         self.blocks = nn.Sequential(*[MBConv1d(*block) for block in self.BLOCKS])
         self.head = nn.Sequential(nn.Conv1d(112, 192, 1, bias=False), nn.BatchNorm1d(192), nn.SiLU())
         self.project = nn.Linear(192, out_dim)

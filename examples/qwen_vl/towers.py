@@ -92,9 +92,7 @@ class Qwen25VLTextWrapper(nn.Module):
         self.model = model
 
     def forward(self, input_ids, attention_mask):
-        outputs = self.model(
-            input_ids=input_ids, attention_mask=attention_mask, use_cache=False, return_dict=True
-        )
+        outputs = self.model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False, return_dict=True)
         return outputs.logits
 
 

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch.nn import functional as F
 from traces import WORDS, batch_of, held_out
 
-STEPS, BATCH = 1200, 64
+STEPS, BATCH = 400, 48
 
 
 def train():
@@ -23,7 +23,7 @@ def train():
     rng = np.random.default_rng(11)
     net = SwipeModel()
     optimizer = torch.optim.AdamW(net.parameters(), lr=2e-3, weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-3, total_steps=STEPS, pct_start=0.2)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-3, total_steps=STEPS, pct_start=0.25)
     for step in range(STEPS):
         trajectory, nearest_key, padding, target = batch_of(rng.choice(WORDS, BATCH), rng)
         known, wanted = target[:, :-1], target[:, 1:]
@@ -49,9 +49,9 @@ def judge(net):
 if __name__ == "__main__":
     torch.set_num_threads(1)
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_name("swipe.safetensors")
-    began = time.perf_counter()
+    began = time.process_time()
     net = train()
-    print(f"trained in {time.perf_counter() - began:.0f} s")
+    print(f"trained in {time.process_time() - began:.0f} CPU-seconds")
     judge(net)
     save_file(net.state_dict(), out)
     print(f"{out.name}: {out.stat().st_size / 1e6:.2f} MB")

@@ -72,9 +72,7 @@ def test_masked_receivers_do_not_matter(project, net):
     before = run(net, *inputs)
     noise = recordings(project, 4, 6, seed=1)
     for index in range(4):
-        inputs[index] = torch.where(
-            hidden.reshape(4, 6, *[1] * (inputs[index].ndim - 2)), noise[index], inputs[index]
-        )
+        inputs[index] = torch.where(hidden.reshape(4, 6, *[1] * (inputs[index].ndim - 2)), noise[index], inputs[index])
     # Pro sums over the receivers in matrix products, where a hidden one adds an exact zero.
     assert furthest(before, run(net, *inputs)) < 1e-6
 

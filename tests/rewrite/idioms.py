@@ -17,7 +17,11 @@ Tensors = tuple[torch.Tensor, ...]
 
 @dataclass(frozen=True)
 class Idiom:
-    """`inputs(b, t)` makes arguments with a batch of b and a length of t; `dims` are their dynamic axes."""
+    """`inputs(b, t)` makes arguments with a batch of b and a length of t; `dims` are their dynamic axes.
+
+    `routes` are those whose file is checked in the runtime: one for most, to keep the tests short, both for the idioms of
+    the systems this is made for. Where the other route refuses, its reason has a test of its own.
+    """
 
     model: type[nn.Module]
     inputs: Callable[[int, int], Tensors]
@@ -427,31 +431,31 @@ IDIOMS = (
     Idiom(SpreadBySlices, _long, BT),
     Idiom(SpreadByTensorLength, _x, BT),
     Idiom(SpreadByGivenLength, _length, ((0, 1), ())),
-    Idiom(SpreadByNestedLoop, _x, BT),
+    Idiom(SpreadByNestedLoop, _x, BT, ("trace",)),
     Idiom(SpreadWithIf, _x, BT),
-    Idiom(SpreadByModuleFunction, _x, BT),
+    Idiom(SpreadByModuleFunction, _x, BT, ("trace",)),
     Idiom(CalibrationByPair, _ids, NETS),
     Idiom(CalibrationByRow, _id, ONE),
     Idiom(CalibrationByComprehension, _id, ONE),
-    Idiom(CalibrationByReceiver, _ids, NETS),
-    Idiom(CalibrationFlattened, _ids, NETS),
-    Idiom(CalibrationByList, _id, ONE),
+    Idiom(CalibrationByReceiver, _ids, NETS, ("trace",)),
+    Idiom(CalibrationFlattened, _ids, NETS, ("trace",)),
+    Idiom(CalibrationByList, _id, ONE, ("trace",)),
     Idiom(HeadForAll, _which, ((0, 1), ())),
-    Idiom(HeadByName, _which, ((0, 1), ())),
-    Idiom(RowsOneByOne, _x, BT),
-    Idiom(Enumerated, _x, BT),
+    Idiom(HeadByName, _which, ((0, 1), ()), ("export",)),
+    Idiom(RowsOneByOne, _x, BT, ("trace",)),
+    Idiom(Enumerated, _x, BT, ("trace",)),
     Idiom(Recurrence, _x, BT),
-    Idiom(RecurrenceFromNone, _x, BT),
-    Idiom(Backwards, _x, BT),
+    Idiom(RecurrenceFromNone, _x, BT, ("export",)),
+    Idiom(Backwards, _x, BT, ("trace",)),
     Idiom(Accumulator, _x, BT),
-    Idiom(AugmentedAccumulator, _x, BT),
+    Idiom(AugmentedAccumulator, _x, BT, ("trace",)),
     Idiom(SlidingWindow, _x, BT),
-    Idiom(Strided, _x, BT),
+    Idiom(Strided, _x, BT, ("trace",)),
     Idiom(WritesInPlaceForCaller, _x, BT),
-    Idiom(SkipsSteps, _x, BT),
-    Idiom(PairsOfRows, _x, BT),
-    Idiom(SumOfGenerator, _x, BT),
-    Idiom(TwoStates, _x, BT),
-    Idiom(ConvPerStep, _x, BT),
-    Idiom(LastValueKept, _x, BT),
+    Idiom(SkipsSteps, _x, BT, ("trace",)),
+    Idiom(PairsOfRows, _x, BT, ("trace",)),
+    Idiom(SumOfGenerator, _x, BT, ("trace",)),
+    Idiom(TwoStates, _x, BT, ("trace",)),
+    Idiom(ConvPerStep, _x, BT, ("trace",)),
+    Idiom(LastValueKept, _x, BT, ("export",)),
 )

@@ -79,6 +79,8 @@ def prepare(case: Case) -> None:
 
 def functional_rewrite(model: torch.nn.Module, sites: tuple[Site, ...]) -> Rewrite:
     """The loops as steps, the choices as gathers. Raises `Refused` where that cannot be."""
+    for site in sites:
+        _refuse_names(site)
     maker = _Maker({(site.source.function, *_place(site.node)) for site in sites})
     texts = []
     for function, module in {site.source.function: site.module for site in sites}.items():
@@ -103,6 +105,19 @@ def script_rewrite(model: torch.nn.Module, sites: tuple[Site, ...]) -> Rewrite:
         texts.append(f"{text}\n\n# {PIECE}\n" + "\n".join(ast.unparse(statement) for statement in piece.written(site.module)[0]))
     where = tuple(site.suspect.where for site in sites)
     return Rewrite("script", where, "\n\n".join(texts), model, replacements, tuple(pieces))
+
+
+def _refuse_names(site: Site) -> None:
+    if not isinstance(site.node, ast.Subscript):
+        return
+    scope = {**visible_names(site.source.function), "self": site.module}
+    chain = attribute_chain(site.node.value)
+    held = look_up(chain, scope) if chain is not None else None
+    if isinstance(held, (dict, torch.nn.ModuleDict)) and not all(str(name).isdigit() for name in held):
+        refused = Refused("the modules are chosen by names that are not numbers; keep them in a ModuleList and choose by "
+                          "number", site.node.lineno)
+        refused.where = _where(site.source, site.node.lineno)
+        raise refused
 
 
 def _where(source: Source, line: int) -> Where:

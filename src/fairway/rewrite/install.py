@@ -65,7 +65,8 @@ def _places(replacements: dict[types.FunctionType, Any], model: torch.nn.Module)
     classes = {base for module in modules for base in type(module).__mro__ if base is not object}
     for holder in (*modules, *classes, *list(sys.modules.values())):
         for name, value in list(getattr(holder, "__dict__", {}).items()):
-            if isinstance(value, (types.FunctionType, types.MethodType, staticmethod, classmethod)):
+            # By type(), as isinstance() runs the properties of lazy and deprecated module attributes.
+            if type(value) in (types.FunctionType, types.MethodType, staticmethod, classmethod):
                 function = plain(value)
                 if isinstance(function, types.FunctionType) and function in replacements:
                     yield holder, name

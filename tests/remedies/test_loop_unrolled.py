@@ -1,0 +1,131 @@
+"""A loop over time, and features spread over samples: wrong or refused without the remedy, right at every length with it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from fairway.remedies.contract import Match, Refusal
+from fairway.remedies.loop_unrolled import REMEDY
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the harness of tests/rewrite serves here too
+
+from rewrite.harness import case_of, export, largest_difference, outputs
+
+ROUTES = ("export", "trace")
+
+
+class Spread(nn.Module):
+    """One correction per nine samples, written over the samples it belongs to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.decoder = nn.Linear(3, 3)
+
+    def spread(self, feat, frame_len):
+        n = int(frame_len.item())
+        out = torch.zeros(feat.shape[0], n, 3)
+        for i in range(feat.shape[1]):
+            for j in range(max(0, i * 9 - 4), min(i * 9 + 5, n)):
+                out[:, j, :] += feat[:, i, :]
+        return out
+
+    def forward(self, x):
+        frame_len = torch.tensor(x.shape[1])
+        return x + self.spread(self.decoder(x[:, ::9]), frame_len)
+
+
+def example(length: int = 20) -> tuple[torch.Tensor, ...]:
+    return (torch.randn(2, length, 3),)
+
+
+@pytest.fixture
+def model() -> nn.Module:
+    torch.manual_seed(0)
+    return Spread().eval()
+
+
+def test_a_trace_is_wrong_at_other_lengths_without_it(model: nn.Module) -> None:
+    file = export(model, example(), [(0, 1)], "trace")
+    assert largest_difference(model, file, [example()]) < 1e-6
+    with pytest.raises(Exception, match="Non-zero status code"):
+        largest_difference(model, file, [example(47)])
+
+
+def test_torch_export_refuses_without_it(model: nn.Module) -> None:
+    with pytest.raises(Exception, match=r"data-dependent|specialized"):
+        export(model, example(), [(0, 1)], "export")
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_parity_holds_with_it_at_other_lengths(model: nn.Module, route: str) -> None:
+    case = case_of(model, example(), route)
+    match = REMEDY.detect(case)
+    assert isinstance(match, Match)
+    with REMEDY.apply(case, match):
+        file = export(model, example(), [(0, 1)], route)
+    points = [(torch.randn(b, t, 3),) for b, t in ((2, 20), (3, 47), (5, 101))]
+    assert largest_difference(model, file, points) < 1e-6
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_the_original_is_back_afterwards_and_was_equal(model: nn.Module, route: str) -> None:
+    case, original = case_of(model, example(), route), Spread.__dict__["spread"]
+    (x,) = example(31)
+    want = outputs(model, (x,))
+    match = REMEDY.detect(case)
+    assert isinstance(match, Match)
+    with REMEDY.apply(case, match):
+        got = outputs(model, (x,))
+    assert Spread.__dict__["spread"] is original
+    torch.testing.assert_close(got, want, rtol=0, atol=1e-6)
+
+
+class Layers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(3, 3) for _ in range(2)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class EndsEarly(nn.Module):
+    def forward(self, x):
+        total = torch.zeros(x.shape[0], 3)
+        for t in range(x.shape[1]):
+            total = total + x[:, t]
+            if total.max() > 10:
+                break
+        return total
+
+
+def test_a_loop_over_layers_is_refused() -> None:
+    answer = REMEDY.detect(case_of(Layers(), example(), "export"))
+    assert answer == Refusal("no Python loop in the model's own code is bounded by a tensor's size or value")
+
+
+def test_a_loop_that_ends_early_is_refused_with_its_line() -> None:
+    answer = REMEDY.detect(case_of(EndsEarly(), example(), "export"))
+    assert isinstance(answer, Refusal)
+    assert answer.where[0].source == "break"
+    assert "`break` inside the loop ends it early, at a step that only the values tell" in answer.reason
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_applying_it_twice_changes_nothing_more(model: nn.Module, route: str) -> None:
+    case = case_of(model, example(), route)
+    match = REMEDY.detect(case)
+    assert isinstance(match, Match)
+    with REMEDY.apply(case, match):
+        once = Spread.__dict__["spread"]
+        assert isinstance(REMEDY.detect(case), Refusal)
+        with REMEDY.apply(case, match):
+            assert Spread.__dict__["spread"] is once
+        assert Spread.__dict__["spread"] is once

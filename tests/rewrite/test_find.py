@@ -1,0 +1,118 @@
+"""Suspects are the lines an exporter freezes, and only those."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from fairway.rewrite.find import suspects
+
+from .idioms import CalibrationByPair, HeadByName, SpreadByGivenLength, SpreadBySlices, SpreadByTensorLength
+
+
+def found(model: nn.Module) -> list[tuple[str, str, str]]:
+    return [(s.kind, s.where.source or "", s.detail) for s in suspects(model)]
+
+
+def test_a_loop_bounded_by_a_size_from_another_function_is_named_with_its_bound() -> None:
+    (suspect,) = suspects(SpreadBySlices())
+    assert suspect.kind == "loop"
+    assert suspect.where.source == "for i in range(steps):"
+    assert suspect.where.function == "SpreadBySlices.spread"
+    assert suspect.where.file == __file__.replace("test_find", "idioms")
+    assert suspect.detail == ("the loop is bounded by the size steps = "
+                              "np.ceil((frame_len - self.head) / self.interval).astype(int) + 1")
+
+
+def test_a_loop_bounded_by_a_value_says_where_the_value_was_taken() -> None:
+    assert found(SpreadByGivenLength()) == [
+        ("loop", "for j in range(n):", "the loop is bounded by the value n = int(frame_len.item())")]
+
+
+def test_a_tensor_made_from_a_size_counts_as_the_size() -> None:
+    assert found(SpreadByTensorLength()) == [
+        ("loop", "for j in range(n):", "the loop is bounded by the size n = int(frame_len.item())")]
+
+
+def test_a_choice_is_found_inside_its_loops() -> None:
+    kinds = [kind for kind, _, _ in found(CalibrationByPair())]
+    assert kinds == ["loop", "loop", "choice"]
+    assert found(CalibrationByPair())[2][2] == (
+        "a module of self.calibration is chosen by the value rid = receiver_ids[b, n].item()")
+
+
+def test_a_choice_by_name_is_found() -> None:
+    assert [kind for kind, _, _ in found(HeadByName())] == ["choice"]
+
+
+class Configured(nn.Module):
+    """Loops over layers, heads, weights and lists written out: nothing an example decides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(3, 3), nn.Linear(3, 3)])
+        self.heads = 2
+        self.scale = nn.Parameter(torch.ones(3))
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor | None = None, rounds: int = 2) -> torch.Tensor:
+        if y is None:
+            y = x
+        if x.dim() == 2 and self.training:
+            x = x.unsqueeze(0)
+        for layer in self.layers:
+            x = layer(x)
+        for k in range(self.heads + rounds):
+            x = x + k
+        for part in [x, y]:
+            x = x + part
+        for part in x.chunk(3, dim=-1):
+            x = x + part
+        for k in range(self.scale.shape[0]):
+            x = x * self.scale[k]
+        for i, layer in enumerate(self.layers):
+            x = layer(x) * i
+        first = self.layers[0]
+        return first(x) + sum(layer(x) for layer in self.layers)
+
+
+def test_loops_over_the_configuration_are_no_suspects() -> None:
+    assert suspects(Configured()) == ()
+
+
+class Branching(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 0:
+            x = x + 1
+        while x.max() > 10:
+            x = x / 2
+        return x if x.mean().item() < 3 else -x
+
+
+def test_branches_on_values_are_found_in_order() -> None:
+    assert [(kind, detail) for kind, _, detail in found(Branching())] == [
+        ("branch", "`if x.sum() > 0` asks for a tensor's value"),
+        ("branch", "`while x.max() > 10` asks for a tensor's value"),
+        ("branch", "`if x.mean().item() < 3` asks for a tensor's value"),
+    ]
+
+
+def test_the_module_path_is_named_and_a_class_is_read_once() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), SpreadByTensorLength(), SpreadByTensorLength())
+    assert [s.where.module for s in suspects(model)] == ["1"]
+
+
+def test_torch_own_modules_are_never_suspect() -> None:
+    assert suspects(nn.TransformerEncoderLayer(8, 2, 16)) == ()
+
+
+class SizeWhile(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        i = 0
+        while i < x.shape[1]:
+            x = x + i
+            i += 1
+        return x
+
+
+def test_a_while_on_a_size_is_a_loop() -> None:
+    assert [(k, d) for k, _, d in found(SizeWhile())] == [("loop", "the loop is bounded by the size i < x.shape[1]")]

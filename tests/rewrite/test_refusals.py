@@ -1,0 +1,135 @@
+"""What cannot be rewritten is refused with the line and with what to write instead; what was installed is taken out again."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from fairway.remedies.contract import Refusal
+from fairway.rewrite.candidates import candidates
+from fairway.rewrite.find import sites
+
+from .harness import outputs
+from .idioms import HeadByName, Recurrence, WritesInPlaceForCaller
+
+
+class Breaks(nn.Module):
+    def forward(self, x):
+        out = torch.zeros_like(x)
+        for i in range(x.shape[1]):
+            if i > 3:
+                break
+            out[:, i] = x[:, i]
+        return out
+
+
+class AppendsUnderACondition(nn.Module):
+    def forward(self, x):
+        rows = []
+        for i in range(x.shape[1]):
+            if i % 2 == 0:
+                rows.append(x[:, i])
+        return torch.stack(rows, 1)
+
+
+class ReadsItsList(nn.Module):
+    def forward(self, x):
+        rows = [x[:, 0]]
+        for i in range(1, x.shape[1]):
+            rows.append(x[:, i] + rows[-1])
+        return torch.stack(rows, 1)
+
+
+class WritesThroughAnAttribute(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("memory", torch.zeros(4, 3))
+
+    def forward(self, x):
+        for i in range(x.shape[1]):
+            self.memory[0] = x[0, i]
+        return self.memory + x[0, 0]
+
+
+class While(nn.Module):
+    def forward(self, x):
+        i = 0
+        while i < x.shape[1]:
+            x = x + i
+            i += 1
+        return x
+
+
+REASONS = [
+    (Breaks, "break", "`break` inside the loop ends it early, at a step that only the values tell; compute every step "
+     "and mask the rest with torch.where"),
+    (AppendsUnderACondition, "if i % 2 == 0:", "the loop fills a list under a condition, so how long it gets depends on "
+     "values; append at every step and mask with torch.where"),
+    (ReadsItsList, "rows.append(x[:, i] + rows[-1])", "the loop reads the list `rows` while it fills it; carry what it "
+     "needs from the step before in a name of its own"),
+    (WritesThroughAnAttribute, "self.memory[0] = x[0, i]", "the loop writes through `self.memory`, which may be another "
+     "name's tensor; give the tensor a plain name before the loop and write into that"),
+    (While, "while i < x.shape[1]:", "a `while` loop bounded by a tensor cannot be turned into steps that are counted "
+     "beforehand; write it as `for i in range(n)`"),
+]
+
+
+@pytest.mark.parametrize(("model", "line", "reason"), REASONS)
+def test_torch_export_has_no_form_for_it(model: type[nn.Module], line: str, reason: str) -> None:
+    made = candidates(model(), sites(model()), traced=False)
+    assert isinstance(made, Refusal)
+    (where,) = made.where
+    assert where.source == line
+    assert made.reason == f"the code at {__file__}:{where.line} cannot be rewritten: {reason}"
+
+
+def test_a_dict_of_modules_is_refused_for_a_trace() -> None:
+    made = candidates(HeadByName(), sites(HeadByName()), traced=True)
+    assert isinstance(made, Refusal)
+    assert made.reason.endswith("modules are chosen from a dict by a value; use a ModuleList and a number")
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_installing_is_undone_also_after_an_error(traced: bool) -> None:
+    model = WritesInPlaceForCaller()
+    original = WritesInPlaceForCaller.__dict__["fill"]
+    made = candidates(model, sites(model), traced=traced)
+    assert not isinstance(made, Refusal)
+    with pytest.raises(KeyError, match="x"), made[0].install():
+        assert WritesInPlaceForCaller.__dict__["fill"] is not original
+        raise KeyError("x")
+    assert WritesInPlaceForCaller.__dict__["fill"] is original
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_two_instances_of_one_class_keep_their_own_weights_and_dtypes(traced: bool) -> None:
+    torch.manual_seed(0)
+    model, other, double = Recurrence(), Recurrence(), Recurrence().double()
+    x = torch.randn(2, 5, 3)
+    before = [outputs(model, (x,)), outputs(model, (x[:, :3],)), outputs(other, (x,)), outputs(double, (x.double(),))]
+    made = candidates(model, sites(model), traced=traced)
+    assert not isinstance(made, Refusal)
+    with made[0].install():
+        after = [outputs(model, (x,)), outputs(model, (x[:, :3],)), outputs(other, (x,)), outputs(double, (x.double(),))]
+    for want, got in zip(before, after, strict=True):
+        for a, b in zip(want, got, strict=True):
+            torch.testing.assert_close(b, a, rtol=0, atol=1e-6)
+
+
+def test_the_rewritten_source_is_in_a_traceback() -> None:
+    model = Recurrence()
+    made = candidates(model, sites(model), traced=False)
+    assert not isinstance(made, Refusal)
+    with made[0].install(), pytest.raises(RuntimeError) as caught:
+        model(torch.randn(2, 5, 4))
+    assert "h = torch.tanh(self.cell(" in str(caught.getrepr())
+
+
+def test_gradients_are_asked_for_again_afterwards() -> None:
+    model = Recurrence()
+    made = candidates(model, sites(model), traced=False)
+    assert not isinstance(made, Refusal)
+    with made[0].install():
+        assert not any(p.requires_grad for p in model.parameters())
+    assert all(p.requires_grad for p in model.parameters())

@@ -1,10 +1,11 @@
-"""CodeNet as its team wrote it, and with the hidden state spelled out, over every length it will meet."""
+"""CodeNet as its team wrote it, over every length it will meet."""
 
-from model import CodeNet, CodeNetExplicitH0
+from model import CodeNet
 
 import fairway
 
-SHARED = dict(
+airimu = fairway.Recipe(
+    model=CodeNet,
     inputs=[
         "acc: float32[batch, time, 3] in -20..20",
         "gyro: float32[batch, time, 3] in -4..4",
@@ -14,6 +15,3 @@ SHARED = dict(
     output_names=["correction_acc", "correction_gyro", "acc_cov", "gyro_cov"],
     example={"batch": 2, "time": 19},
 )
-
-airimu = fairway.Recipe(model=CodeNet, **SHARED)
-explicit_h0 = fairway.Recipe(model=CodeNetExplicitH0, **SHARED)

@@ -2,8 +2,10 @@
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 PAD, UNK, SOS, EOS = 0, 1, 2, 3
@@ -95,3 +97,9 @@ class SwipeModel(nn.Module):
     def forward(self, trajectory, nearest_key, padding, target, target_padding):
         memory = self.encoder(trajectory, nearest_key, padding)
         return self.decoder(memory, padding, target, target_padding)
+
+
+def trained(path=Path(__file__).with_name("swipe.safetensors")):
+    model = SwipeModel(SMALL)
+    model.load_state_dict(load_file(path))
+    return model.eval()

@@ -19,11 +19,14 @@ def check_target(path: Path, overwrite: bool) -> None:
     """Refuses early what could not be written later."""
     folder = path.parent
     if not folder.is_dir():
-        raise complain("FW009", f"the folder {folder} does not exist")
-    if path.is_dir():
-        raise complain("FW009", f"{path} is a folder")
-    if path.exists() and not overwrite:
-        raise complain("FW008", str(path))
+        below = next(p for p in (folder, *folder.parents) if os.path.lexists(p))
+        what = "does not exist" if below.is_dir() else f"cannot exist, because {below} is a file"
+        raise complain("FW009", f"the folder {folder} {what}")
+    for file in (path, path.with_name(path.name + ".data"), record_path(path)):
+        if file.is_dir():
+            raise complain("FW009", f"{file} is a folder")
+        if os.path.lexists(file) and not overwrite:
+            raise complain("FW008", str(file))
     if not os.access(folder, os.W_OK):
         raise complain("FW009", f"the folder {folder} is read-only")
 
@@ -34,7 +37,7 @@ def workshop(path: Path) -> Iterator[Path]:
     try:
         folder = tempfile.mkdtemp(prefix=".fairway-", dir=path.parent)
     except OSError as error:
-        raise complain("FW009", f"{path.parent}: {error.strerror}") from error
+        raise complain("FW009", f"no file can be made in {path.parent}: {error.strerror}") from error
     try:
         yield Path(folder)
     finally:

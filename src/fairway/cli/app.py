@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import traceback
 
@@ -11,6 +12,9 @@ from fairway.cli import explain, export, inspect, remedies, routes, verify
 from fairway.errors import UserError
 from fairway.findings import Finding, exit_status
 from fairway.findings.render import render_finding
+
+STOPPED = 130
+"""128 + SIGINT, as shells have it."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -30,18 +34,31 @@ app.command("routes")(routes.routes)
 
 def main() -> None:
     """Runs the command; every way out has its exit code."""
+    _end_politely()
     try:
         code = app(standalone_mode=False)
     except UserError as error:
         complain_and_exit(error.finding)
-    except KeyboardInterrupt:
-        print("stopped; nothing was left behind", file=sys.stderr)
-        sys.exit(130)
+    except (KeyboardInterrupt, typer.Abort):
+        code = STOPPED
     except typer.Exit as error:
         sys.exit(error.exit_code)
     except Exception as error:
         _usage_or_bug(error)
+    if code == STOPPED:  # typer turns Ctrl-C into this number
+        print("stopped; nothing was left behind", file=sys.stderr)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _end_politely() -> None:
+    """A plain kill and a closed terminal end as Ctrl-C does: workers ended, the folder of candidates swept."""
+
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, stop)
 
 
 def complain_and_exit(finding: Finding) -> None:
@@ -60,4 +77,4 @@ def _usage_or_bug(error: Exception) -> None:
     if callable(show):
         show()
         sys.exit(2)
-    complain_and_exit(Finding("FW901", "".join(traceback.format_exception(error))))
+    complain_and_exit(Finding("FW901", "".join(traceback.format_exception(error)).rstrip()))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fairway.cli import options
-from fairway.cli.show import Progress, show_result
+from fairway.cli.show import Progress, result_status, show_result
 
 
 def export(
@@ -21,7 +23,8 @@ def export(
     opset: Annotated[int | None, typer.Option("--opset", metavar="N", help="Exactly this opset, or an error.")] = None,
     level: options.LevelOption = "standard",
     route: Annotated[
-        list[str] | None, typer.Option("--route", metavar="NAME", help="Only this rung; see `fairway routes`. Repeatable.")
+        list[str] | None,
+        typer.Option("--route", metavar="NAME", help="Only this rung; see `fairway routes`. Repeatable."),
     ] = None,
     remedies: Annotated[bool, typer.Option("--remedies/--no-remedies", help="Repair known defects on the way.")] = True,
     data: options.DataOption = None,
@@ -29,7 +32,9 @@ def export(
     memory: options.MemoryOption = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
     json: options.JsonOption = False,
-    emit_script: Annotated[bool, typer.Option("--emit-script", help="Print the equivalent Python; export nothing.")] = False,
+    emit_script: Annotated[
+        bool, typer.Option("--emit-script", help="Print the equivalent Python; export nothing.")
+    ] = False,
 ) -> int:
     """Export a model, and accept the file only on evidence over every shape declared."""
     said = options.overrides(inputs, dims, checkpoint, trust)
@@ -48,11 +53,12 @@ def export(
     from fairway.subject.recipe import load_subject
 
     settings = make_settings(level, tuple(route or ()), opset, remedies, timeout, limit)
-    subject = load_subject(recipe, said)
+    with redirect_stdout(sys.stderr):  # a recipe may print; standard output is for the result
+        subject = load_subject(recipe, said)
     progress = Progress()
     try:
         result = export_subject(subject, output, settings, data, overwrite, progress)
     finally:
         progress.close()
     show_result(result, json)
-    return 0 if result.verified else 1
+    return result_status(result)

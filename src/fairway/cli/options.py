@@ -54,5 +54,5 @@ def parse_memory(text: str | None) -> int:
         return 0
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kKmMgGtT]?)(?:i?[bB])?", text.strip())
     if found is None:
-        raise complain("FW006", f"--memory {text!r}; write a size such as 8G or 500M")
+        raise complain("FW006", f"--memory {text!r} is no size", todo=("Write a size such as 8G or 500M.",))
     return int(float(found[1]) * 1024 ** " kmgt".index(found[2].lower() or " "))

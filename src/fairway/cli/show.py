@@ -8,6 +8,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from fairway.findings import exit_status
+
 if TYPE_CHECKING:
     from fairway.result import Result
 
@@ -51,6 +53,14 @@ class Progress:
         if self._shown:
             sys.stderr.write("\r\x1b[2K")
             sys.stderr.flush()
+
+
+def result_status(result: Result) -> int:
+    """0 when verified. What is wrong with the call or the files has its own number also where an attempt found it."""
+    if result.verified:
+        return 0
+    errors = [f.code for f in result.findings if f.severity == "error"]
+    return exit_status(errors[0]) if result.verdict == "failed" and errors else 1
 
 
 def show_result(result: Result, as_json: bool) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fairway.cli import options
-from fairway.cli.show import Progress, show_result
+from fairway.cli.show import Progress, result_status, show_result
 
 
 def verify(
@@ -32,11 +34,12 @@ def verify(
     from fairway.subject.recipe import load_subject
 
     settings = make_settings(level, (), None, True, timeout, limit)
-    subject = load_subject(recipe, said)
+    with redirect_stdout(sys.stderr):  # a recipe may print; standard output is for the result
+        subject = load_subject(recipe, said)
     progress = Progress()
     try:
         result = verify_subject(subject, model, settings, data, progress)
     finally:
         progress.close()
     show_result(result, json)
-    return 0 if result.verified else 1
+    return result_status(result)

@@ -74,8 +74,14 @@ def capture(
     case.output_names = tuple(output_names)
     with ExitStack() as stack, torch.no_grad(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        owners: list[str] = []
         for name, match in matches:
+            named = case.output_names
             stack.enter_context(CATALOGUE[name].apply(case, match))
+            if case.output_names == named:  # renaming is work done, whatever the pass finds left to do
+                owners += [name] * (len(case.passes) - len(owners))
+            else:
+                owners += [""] * (len(case.passes) - len(owners))
         clash = tuple(n for n in case.output_names if n in case.input_names)
         if clash:
             # Told apart so that the file can be judged at all; the finding keeps it from being verified.
@@ -83,7 +89,7 @@ def capture(
         flat = Flat(case.model, subject)
         program = trace_program if case.route.traced else export_program
         model, edges = program(flat, subject, case, tensors, path)
-        opset = finish(model, subject, case, path)
+        opset, changed = finish(model, subject, case, path)
     if case.route.opset is not None and opset != case.route.opset:
         raise OpsetNotHonoured(f"opset {case.route.opset} was asked, the file has {opset}")
     warned = tuple(
@@ -91,7 +97,9 @@ def capture(
         for w in caught
         if issubclass(w.category, torch.jit.TracerWarning)
     )
-    return Captured(str(path), opset, case.output_names, tuple((n, m.note) for n, m in matches), warned, edges, clash)
+    idle = {o for o in owners if not any(did for did, owner in zip(changed, owners, strict=True) if owner == o)}
+    used = tuple((name, match.note) for name, match in matches if name not in idle)
+    return Captured(str(path), opset, case.output_names, used, warned, edges, clash)
 
 
 def dynamic_axes(subject: Subject) -> list[dict[int, Any]]:

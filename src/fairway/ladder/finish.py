@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from fairway.errors import Bug
 from fairway.remedies.contract import Case
+from fairway.remedies.input_output_name_clash import own_values
 from fairway.subject.subject import Subject
 
 EXTERNAL_FROM_BYTES = 1_500_000_000
@@ -22,17 +23,16 @@ _DTYPES = {
 }  # fmt: skip
 
 
-def finish(model: ir.Model, subject: Subject, case: Case, path: Path) -> int:
-    """Repairs, names and saves the model; answers its opset."""
+def finish(model: ir.Model, subject: Subject, case: Case, path: Path) -> tuple[int, list[bool]]:
+    """Repairs, names and saves the model; answers its opset, and which passes changed anything."""
     graph = model.graph
     _strip_wrapper(model)
     _restore_inputs(graph, subject)
-    for one in case.passes:
-        one(model)
-    _name_values(graph, subject.input_names, case.output_names)
     _declare_inputs(graph, subject)
+    changed = [one(model) for one in case.passes]
+    _name_values(graph, subject.input_names, case.output_names)
     save(model, path)
-    return int(model.opset_imports[""])
+    return int(model.opset_imports[""]), changed
 
 
 def save(model: ir.Model, path: Path) -> None:
@@ -75,7 +75,7 @@ def _name_values(graph: ir.Graph, inputs: tuple[str, ...], outputs: tuple[str, .
     """Gives graph inputs and outputs their names; an inner value that holds such a name gets another."""
     if len(outputs) != len(graph.outputs):
         raise Bug(f"{len(graph.outputs)} outputs in the graph, {len(outputs)} names")
-    _separate_outputs(graph)
+    own_values(graph)
     wanted = {*inputs, *outputs}
     ends = {id(v) for v in (*graph.inputs, *graph.outputs)}
     for node in graph.all_nodes():
@@ -91,19 +91,6 @@ def _name_values(graph: ir.Graph, inputs: tuple[str, ...], outputs: tuple[str, .
         value.name = name
     for value, name in zip(graph.outputs, outputs, strict=True):
         value.name = name
-
-
-def _separate_outputs(graph: ir.Graph) -> None:
-    """An output that is an input, a weight or another output gets an Identity of its own."""
-    seen: set[int] = {id(v) for v in graph.inputs} | {id(v) for v in graph.initializers.values()}
-    for index, value in enumerate(graph.outputs):
-        if id(value) in seen:
-            node = ir.node("Identity", [value])
-            graph.append(node)
-            copy = node.outputs[0]
-            copy.shape, copy.dtype = value.shape, value.dtype
-            graph.outputs[index] = copy
-        seen.add(id(graph.outputs[index]))
 
 
 def _declare_inputs(graph: ir.Graph, subject: Subject) -> None:

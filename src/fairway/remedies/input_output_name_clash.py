@@ -41,7 +41,7 @@ def separate(names: tuple[str, ...]) -> Callable[[ir.Model], bool]:
 
     def run(model: ir.Model) -> bool:
         graph = model.graph
-        changed = _own_values(graph)
+        changed = own_values(graph)
         inputs = {value.name for value in graph.inputs}
         for value, name in zip(graph.outputs, names, strict=True):
             if value.name in inputs:
@@ -52,7 +52,8 @@ def separate(names: tuple[str, ...]) -> Callable[[ir.Model], bool]:
     return run
 
 
-def _own_values(graph: ir.Graph) -> bool:
+def own_values(graph: ir.Graph) -> bool:
+    """Gives an output that is an input, a weight or another output an Identity of its own."""
     import onnx_ir as ir
 
     seen = {id(v) for v in (*graph.inputs, *graph.initializers.values())}

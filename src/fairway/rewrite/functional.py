@@ -13,7 +13,15 @@ from collections.abc import Callable
 
 from fairway.findings import Where
 from fairway.rewrite.expressions import RUNTIME, Expressions, runtime_call
-from fairway.rewrite.names import appended_names, bound_names, loop_names, read_names, walk_own, written_names
+from fairway.rewrite.names import (
+    appended_names,
+    bound_names,
+    loop_names,
+    numbers_taken_out,
+    read_names,
+    walk_own,
+    written_names,
+)
 
 _SIGNS: dict[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.FloorDiv: "//", ast.Mod: "%",
@@ -146,6 +154,7 @@ class Functional:
     def _loop(self, node: ast.For, before: set[str]) -> list[ast.stmt]:
         names = loop_names(node, self.tree, self.loop, before)
         self._check_lists(node, names.lists)
+        taken = sorted((numbers_taken_out(self.tree) & before & read_names(node.body)) - set(names.carried))
         self.made += 1
         step = f"_step_{node.lineno}_{self.made}"
         iterable = self.expressions.visit(node.iter)
@@ -163,6 +172,9 @@ class Functional:
         head += [ast.Assign([ast.Name(name, ast.Store())], ast.List([], ast.Load())) for name in names.lists]
         result = ast.Tuple([_load(names.carried), ast.Tuple(list(lists), ast.Load()), _load(names.last)], ast.Load())
         define = _define(step, ["_item", "_carried"], [*head, *body, ast.Return(result)])
+        if outer is None:
+            define.args.args += [ast.arg(name) for name in taken]
+            define.args.defaults = [runtime_call("inside", ast.Name(name, ast.Load())) for name in taken]
         written = () if outer is not None else tuple(names.carried.index(name) for name in names.written)
         call = runtime_call("loop", iterable, ast.Name(step, ast.Load()), _load(names.carried), _load(names.lists),
                             ast.Constant(len(names.last)), ast.Constant(written))

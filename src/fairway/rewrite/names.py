@@ -69,6 +69,21 @@ def read_names(nodes: Iterable[ast.AST]) -> set[str]:
     return found
 
 
+def numbers_taken_out(function: ast.AST) -> set[str]:
+    """Names bound to what `.item()` or `int()` gives, and to what is computed from those."""
+    found: set[str] = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and (_takes_out(node.value) or read_names([node.value]) & found):
+            found |= set(bound_names(node.targets))
+    return found
+
+
+def _takes_out(value: ast.expr) -> bool:
+    calls = [node.func for node in ast.walk(value) if isinstance(node, ast.Call)]
+    return any(isinstance(f, ast.Attribute) and f.attr == "item" or isinstance(f, ast.Name) and f.id == "int"
+               for f in calls)
+
+
 def reads_first(statements: list[ast.stmt], name: str) -> bool | None:
     """True if the name may be read before it is bound, False if it is surely bound first, None if neither happens."""
     for statement in statements:

@@ -15,10 +15,9 @@ import torch
 # Private names, seen to work in torch 2.9 to 2.13; torch.scan is not public yet.
 from torch._higher_order_ops.scan import scan as _scan
 from torch._higher_order_ops.while_loop import while_loop as _while_loop
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from fairway.rewrite.indexing import get
-from fairway.rewrite.scalars import UNBOUND, Unrewritable, as_tensor
+from fairway.rewrite.scalars import UNBOUND, Unrewritable, as_tensor, inside
 
 Step = Callable[[Any, tuple[Any, ...]], tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]]
 
@@ -218,9 +217,9 @@ def _one_by_one(values: Iterable[Any], step: Step, carried: tuple[Any, ...], lis
 
 def _captured(held: Steps, step: Step, carried: tuple[Any, ...], lists: int) -> Any:
     start, stop = held.start, held.stop
-    if not torch.compiler.is_dynamo_compiling() and _from_a_value(stop):
+    if not torch.compiler.is_dynamo_compiling():
         # A scan must know that it runs at least once; of a number taken out of a tensor nothing is known.
-        stop = as_tensor(stop)
+        stop = inside(stop)
         held = replace(held, stop=stop)
     if isinstance(start, torch.Tensor) or isinstance(stop, torch.Tensor):
         return _until(held, step, carried)
@@ -241,10 +240,6 @@ def _captured(held: Steps, step: Step, carried: tuple[Any, ...], lists: int) -> 
     if before is not None:
         ys = [torch.cat([as_tensor(a).unsqueeze(0), b]) for a, b in builtins.zip((*before[1], *before[2]), ys, strict=True)]
     return tuple(ends[: len(carried)]), tuple(ys[:lists]), tuple([y[-1] for y in ys[lists:]])
-
-
-def _from_a_value(bound: Any) -> bool:
-    return isinstance(bound, torch.SymInt) and bool(free_unbacked_symbols(bound))
 
 
 def _alike(old: Any, new: Any) -> bool:

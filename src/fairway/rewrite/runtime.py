@@ -30,6 +30,7 @@ from fairway.rewrite.scalars import (
     choose,
     float_,
     floor,
+    inside,
     int_,
     item,
     max_,
@@ -44,7 +45,7 @@ from fairway.rewrite.scalars import (
 
 __all__ = [
     "UNBOUND", "Chosen", "Cut", "Rows", "Span", "Unrewritable", "abs_", "any_of", "astype", "both", "branch", "cat", "ceil",
-    "choose", "collect", "enumerate_", "extend", "float_", "floor", "get", "int_", "item", "len_", "loop", "max_", "min_",
+    "choose", "collect", "enumerate_", "extend", "float_", "floor", "get", "inside", "int_", "item", "len_", "loop", "max_", "min_",
     "negate", "nested", "number", "over", "put", "reversed_", "rows", "stack", "steps", "sum_", "tensor", "text", "tolist",
     "whole", "zip_",
 ]

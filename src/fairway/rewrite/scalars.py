@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 
 class Unrewritable(RuntimeError):
@@ -54,6 +55,12 @@ def number(value: Any) -> Any:
     """`.item()` outside a loop: a number again, or the symbol of one."""
     size = getattr(value, "fairway_size", None)
     return size if size is not None else value.item()
+
+
+def inside(value: Any) -> Any:
+    """A number for use inside a loop. One taken out of a tensor goes in as a tensor: Dynamo refuses its symbol there."""
+    unbacked = isinstance(value, torch.SymInt) and bool(free_unbacked_symbols(value))
+    return as_tensor(value) if unbacked else value
 
 
 def int_(value: Any) -> Any:

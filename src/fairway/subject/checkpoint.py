@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pickle
+import re
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from fairway.errors import complain
+from fairway.errors import UserError, complain
 
 SHOWN = 5
 """How many mismatches are listed."""
@@ -31,7 +33,8 @@ def load_checkpoint(model: torch.nn.Module, path: Path, trust: bool) -> None:
     if problems:
         more = f"\n    and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
         listed = "".join(f"\n    {problem}" for problem in problems[:SHOWN])
-        raise complain("FW106", f"{path.name} differs from {type(model).__name__} in {len(problems)} places:{listed}{more}")
+        count = "1 place" if len(problems) == 1 else f"{len(problems)} places"
+        raise complain("FW106", f"{path.name} differs from {type(model).__name__} in {count}:{listed}{more}")
     model.load_state_dict(dict(state))
 
 
@@ -39,14 +42,24 @@ def _read(path: Path, trust: bool) -> Mapping[str, torch.Tensor]:
     if path.suffix == ".safetensors":
         return _read_safetensors(path)
     try:
-        loaded: Any = torch.load(path, map_location="cpu", weights_only=not trust, mmap=_is_zip(path))
+        with warnings.catch_warnings(action="ignore"):
+            loaded: Any = torch.load(path, map_location="cpu", weights_only=not trust, mmap=_starts(path, _ZIP))
     except pickle.UnpicklingError as error:
-        if "weights_only" in str(error).lower() or "Unsupported" in str(error):
-            raise complain("FW107", f"{path.name}: {_what_it_runs(str(error))}") from error
-        raise complain("FW105", f"{path.name}: {_first(error)}") from error
+        if _starts(path, _ZIP, _PICKLE) and ("weights_only" in str(error).lower() or "Unsupported" in str(error)):
+            raise complain("FW107", f"{path.name}: {what_it_runs(str(error))}") from error
+        raise _unreadable(path, error) from error
     except Exception as error:
-        raise complain("FW105", f"{path.name}: {_first(error)}") from error
+        raise _unreadable(path, error) from error
     return _state(loaded, path)
+
+
+def _unreadable(path: Path, error: Exception) -> UserError:
+    size = f"{path.name} ({path.stat().st_size} bytes)"
+    if isinstance(error, EOFError):
+        return complain("FW105", f"{size} ends too early")
+    if path.suffix != ".safetensors" and not _starts(path, _ZIP, _PICKLE):
+        return complain("FW105", f"{size} is neither a zip archive nor a pickle, as torch.save writes")
+    return complain("FW105", f"{size}: {_first(error)}")
 
 
 def _read_safetensors(path: Path) -> Mapping[str, torch.Tensor]:
@@ -56,7 +69,7 @@ def _read_safetensors(path: Path) -> Mapping[str, torch.Tensor]:
     try:
         state: Mapping[str, torch.Tensor] = load_file(path)
     except (SafetensorError, OSError, ValueError) as error:
-        raise complain("FW105", f"{path.name}: {_first(error)}") from error
+        raise _unreadable(path, error) from error
     return state
 
 
@@ -71,20 +84,32 @@ def _state(loaded: Any, path: Path) -> Mapping[str, torch.Tensor]:
             inner = loaded.get(key)
             if isinstance(inner, Mapping) and all(isinstance(v, torch.Tensor) for v in inner.values()):
                 return inner
-    raise complain("FW105", f"{path.name} holds a {type(loaded).__name__}, not a state dict")
+    held = f"a {type(loaded).__name__}"
+    if isinstance(loaded, Mapping):
+        held += f" of {', '.join(map(str, loaded))}" if loaded else " of nothing"
+    raise complain(
+        "FW105",
+        f"{path.name} holds {held}, not a state dict",
+        todo=("Save model.state_dict(), alone or in a dict under 'state_dict', 'model_state_dict' or 'model'.",),
+    )
 
 
-def _is_zip(path: Path) -> bool:
+_ZIP = b"PK\x03\x04"
+_PICKLE = b"\x80"
+
+
+def _starts(path: Path, *marks: bytes) -> bool:
     with path.open("rb") as file:
-        return file.read(4) == b"PK\x03\x04"
+        return file.read(4).startswith(marks)
 
 
-def _what_it_runs(text: str) -> str:
-    import re
-
+def what_it_runs(text: str) -> str:
+    """What an unpickler that refuses all but tensors stumbled over, from its words."""
     found = re.search(r"GLOBAL (\S+)", text)
     return f"it names {found[1]}, which is not a tensor" if found else "it holds more than tensors"
 
 
 def _first(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
+    """The first sentence: torch's errors go on with advice that does not fit."""
+    text = str(error).strip()
+    return text.splitlines()[0].split(". ")[0][:300] if text else type(error).__name__

@@ -67,15 +67,19 @@ def parse_size(text: str) -> Size:
     text = text.strip()
     size = Size(text)
     try:
-        size.names  # noqa: B018  # parses now, so that a bad size never travels
-    except SyntaxError as error:
+        fixed = size.fixed  # parses now, so that a bad size never travels
+    except (SyntaxError, ZeroDivisionError) as error:
         raise ValueError(f"{text!r} is not a size") from error
+    if fixed is not None and fixed < 0:
+        raise ValueError(f"{text!r} is not a size: it is below 0")
     return size
 
 
 def _check(tree: ast.expr) -> None:
     match tree:
-        case ast.Constant(value=int()) | ast.Name():
+        case ast.Constant(value=int(value)) if not isinstance(value, bool):
+            return
+        case ast.Name():
             return
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
             _check(left)
@@ -106,8 +110,10 @@ class Dim:
     declared: bool = True
 
     def __post_init__(self) -> None:
-        if self.low < 0 or not self.sizes:
-            asked = f"{self.low}..{self.high}" + (f" in multiples of {self.multiple}" if self.multiple > 1 else "")
+        asked = f"{self.low}..{self.high}" + (f" in multiples of {self.multiple}" if self.multiple != 1 else "")
+        if self.low < 0 or self.multiple < 1:
+            raise complain("FW004", f"dim {self.name}: {asked}; a bound is at least 0, a multiple at least 1")
+        if not self.sizes:
             raise complain("FW004", f"dim {self.name}: {asked} holds no size")
 
     @property
@@ -167,11 +173,18 @@ def build_domain(
     for name in names:
         multiple = multiples.get(name, 1)
         if name in bounds:
-            low, high = bounds[name]
+            low, high = _pair(name, bounds[name])
         else:
             low, high = multiple, max(UNDECLARED_HIGH, 4 * multiple, 2 * (sizes_seen or {}).get(name, 0))
         dims.append(Dim(name, low, high, multiple, declared=name in bounds))
     return Domain(tuple(dims))
+
+
+def _pair(name: str, bounds: object) -> tuple[int, int]:
+    match bounds:
+        case (int(low), int(high)):
+            return low, high
+    raise complain("FW004", f"dim {name}: the bounds are {bounds!r}", todo=("Give two whole numbers: (low, high).",))
 
 
 def show(point: Point) -> str:

@@ -49,14 +49,16 @@ def open_header(path: Path) -> Header:
     import onnx
 
     if not path.is_file():
-        raise complain("FW110", f"{path} does not exist")
+        raise complain("FW110", f"{path} is a folder" if path.is_dir() else f"{path} does not exist")
+    size = f"{path} ({path.stat().st_size} bytes)"
     try:
         proto = onnx.load(str(path), load_external_data=False)
     except Exception as error:
-        raise complain("FW110", f"{path}: {str(error).splitlines()[0] if str(error) else type(error).__name__}") from error
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise complain("FW110", f"{size} is truncated or no ONNX model: {first}") from error
     if not proto.graph.output or not proto.opset_import:
-        raise complain("FW110", f"{path} holds no graph with outputs")
-    external = _external(path, proto.graph)
+        raise complain("FW110", f"{size} holds no graph with outputs")
+    external = _external(path, proto)
     opsets = {o.domain: o.version for o in proto.opset_import}
     weights = {i.name for i in proto.graph.initializer}
     return Header(
@@ -74,11 +76,11 @@ def open_header(path: Path) -> Header:
     )
 
 
-def _external(path: Path, graph: Any) -> tuple[str, ...]:
+def _external(path: Path, proto: Any) -> tuple[str, ...]:
     """The names of the data files. The needed length is checked, because a truncated file passes onnx's checker."""
     folder = path.resolve().parent
     needed: dict[str, int] = {}
-    for tensor in _tensors(graph):
+    for tensor in (t for part in (proto.graph, *proto.functions) for t in _tensors(part)):
         entries = {e.key: e.value for e in tensor.external_data}
         if not entries:
             continue
@@ -87,10 +89,12 @@ def _external(path: Path, graph: Any) -> tuple[str, ...]:
         if not location or Path(location).is_absolute() or not target.is_relative_to(folder):
             raise complain("FW112", f"{path.name}: {tensor.name} asks for {location!r}")
         try:
-            end = int(entries.get("offset") or 0) + int(entries.get("length") or _bytes(tensor))
+            offset, length = int(entries.get("offset") or 0), int(entries.get("length") or _bytes(tensor))
         except ValueError as error:
-            raise complain("FW110", f"{path.name}: {tensor.name} has an offset that is not a number") from error
-        needed[location] = max(needed.get(location, 0), end)
+            raise complain("FW110", f"{path.name}: {tensor.name} has an offset or length that is no number") from error
+        if offset < 0 or length < 0:
+            raise complain("FW110", f"{path.name}: {tensor.name} has an offset or length below 0")
+        needed[location] = max(needed.get(location, 0), offset + length)
     for location, end in needed.items():
         target = folder / location
         if not target.is_file():
@@ -101,7 +105,10 @@ def _external(path: Path, graph: Any) -> tuple[str, ...]:
 
 
 def _tensors(graph: Any) -> Any:
-    yield from graph.initializer
+    """Every tensor of a graph or function, also those inside its nodes."""
+    yield from getattr(graph, "initializer", ())
+    for sparse in getattr(graph, "sparse_initializer", ()):
+        yield from (sparse.values, sparse.indices)
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.HasField("t"):
@@ -144,7 +151,8 @@ def check_signature(header: Header, subject: Subject) -> None:
     """The file's inputs must be the declared ones, by name, dtype and rank."""
     theirs = {v.name: v for v in header.inputs}
     if set(theirs) != set(subject.input_names):
-        raise complain("FW411", f"the file takes {', '.join(theirs)}; declared are {', '.join(subject.input_names)}")
+        takes, declared = ", ".join(theirs) or "nothing", ", ".join(subject.input_names)
+        raise complain("FW411", f"the file takes {takes}; declared are {declared}")
     for spec in subject.spec:
         value = theirs[spec.name]
         if value.dtype != spec.dtype or (value.shape is not None and len(value.shape) != len(spec.shape)):

@@ -15,8 +15,8 @@ def output_leaves(value: Any) -> list[Leaf]:
     leaves = flatten(value)
     for leaf in leaves:
         if not isinstance(leaf.value, torch.Tensor):
-            place = leaf.name or "the output"
-            raise complain("FW209", f"{place} is a {type(leaf.value).__name__}: {leaf.value!r:.80}")
+            place = f"output {leaf.name}" if leaf.name else "the output"
+            raise complain("FW209", f"{place} is of type {type(leaf.value).__name__}: {leaf.value!r:.80}")
     if not leaves:
         raise complain("FW208", f"forward returned {value!r:.80}")
     return leaves

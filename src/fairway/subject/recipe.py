@@ -1,7 +1,7 @@
 """Recipes: a model, its inputs and their domain, in a Python file or a module.
 
-RECIPE is `path/to/file.py[:name]` or `package.module:name`. The name may be a `Recipe`, an nn.Module, a Module class, or
-a function that returns a Module; without a name, the file's only Recipe is meant.
+RECIPE is `path/to/file.py[:name]` or `package.module:name`. The name may be a `Recipe`, an nn.Module, a Module class,
+or a function that returns a Module; without a name, the file's only Recipe is meant.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class Recipe:
     """How to build a model and what it must accept.
 
-    `model` is an nn.Module, a class, or a function without arguments that returns a Module. `inputs` takes the forms that
-    `fairway.export` takes. A relative `checkpoint` starts at the recipe's folder.
+    `model` is an nn.Module, a class, or a function without arguments that returns a Module. `inputs` takes the forms
+    that `fairway.export` takes. A relative `checkpoint` starts at the recipe's folder.
     """
 
     model: Any
@@ -64,17 +64,18 @@ def load_subject(address: str, overrides: Overrides) -> Subject:
     with undisturbed():
         home, name, found = _find(address)
         recipe = found if isinstance(found, Recipe) else Recipe(found, list(overrides.inputs))
-        model = _build(recipe.model, address)
+        with _own_folder(home):
+            model = _build(recipe.model, address)
         checkpoint = overrides.checkpoint or (home / recipe.checkpoint if recipe.checkpoint else None)
         if checkpoint is not None:
             load_checkpoint(model, checkpoint, overrides.trust)
         inputs = list(overrides.inputs) or recipe.inputs
-        if not inputs and not callable(inputs):
+        if inputs is None or (isinstance(inputs, str | Sequence | Mapping) and not inputs):
             raise complain("FW010", f"{address} declares no inputs")
         return build_subject(
             model,
             inputs,
-            dims=recipe.dims,
+            dims=None if overrides.inputs else recipe.dims,
             bounds={**recipe.bounds, **overrides.bounds},
             multiples={**recipe.multiples, **overrides.multiples},
             example=recipe.example,
@@ -88,21 +89,30 @@ def load_subject(address: str, overrides: Overrides) -> Subject:
 def _find(address: str) -> tuple[Path, str, Any]:
     """The folder that relative paths start at, a name to call the subject by, and the object itself."""
     where, _, name = address.partition(":")
+    path = Path(where).resolve()
     if where.endswith(".py") or "/" in where:
-        path = Path(where).resolve()
-        if not path.is_file():
+        if not path.exists():
             raise complain("FW101", f"{where} does not exist")
-        module, home = _run_file(path), path.parent
+        _refuse_other_files(where, path)
+        module, home = _run_file(path, where), path.parent
     else:
+        if path.is_file():
+            _refuse_other_files(where, path)
         module, home = _run_module(where), Path.cwd()
     if not name:
         found = {n: v for n, v in vars(module).items() if isinstance(v, Recipe)}
         if len(found) != 1:
-            raise complain("FW103", f"{address} holds {len(found)} recipes{_offer(module, where)}")
+            count = f"{len(found)} recipes" if found else "no recipe"
+            raise complain("FW103", f"{address} holds {count}{_offer(module, where)}")
         name = next(iter(found))
     if not hasattr(module, name):
         raise complain("FW103", f"{where} has no {name!r}{_offer(module, where)}")
     return home, name, getattr(module, name)
+
+
+def _refuse_other_files(where: str, path: Path) -> None:
+    if path.is_dir() or path.suffix != ".py":
+        raise complain("FW101", f"{where} is {'a folder' if path.is_dir() else 'not a Python file'}")
 
 
 def _offer(module: ModuleType, where: str) -> str:
@@ -117,7 +127,7 @@ def _offer(module: ModuleType, where: str) -> str:
     return "; name one: " + ", ".join(f"{where}:{n}" for n in names) if names else ""
 
 
-def _run_file(path: Path) -> ModuleType:
+def _run_file(path: Path, shown: str) -> ModuleType:
     """Runs the file with its own folder first on the path, as `python file.py` would."""
     stamp = hashlib.sha256(str(path).encode()).hexdigest()[:12]
     title = f"fairway_recipe_{path.stem}_{stamp}"
@@ -126,24 +136,29 @@ def _run_file(path: Path) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[title] = module
-    with _reporting(str(path)), _own_folder(path.parent):
+    with _reporting(shown), _own_folder(path.parent):
         spec.loader.exec_module(module)
     return module
 
 
 @contextmanager
 def _own_folder(folder: Path) -> Iterator[None]:
-    """The recipe's neighbours are imported from its own folder, not from one that an earlier recipe left in the cache."""
-    sys.path.insert(0, str(folder))
+    """The recipe's neighbours are imported from its own folder, not from one that an earlier recipe left in the cache.
+
+    Afterwards the folder stays on the path, but last: forward may import too, and no file in it may hide a library.
+    """
+    from fairway.subject.source import is_users
+
+    sys.path[:] = [str(folder), *(p for p in sys.path if p != str(folder))]
     beside = {p.stem for p in folder.glob("*.py")}
     for name in beside & set(sys.modules):
         origin = getattr(sys.modules[name], "__file__", None)
-        if origin and Path(origin).parent != folder:
+        if origin and is_users(origin) and Path(origin).parent != folder:
             del sys.modules[name]
     try:
         yield
     finally:
-        sys.path.remove(str(folder))
+        sys.path[:] = [*(p for p in sys.path if p != str(folder)), str(folder)]
 
 
 def _run_module(name: str) -> ModuleType:
@@ -169,7 +184,7 @@ def _reporting(what: str) -> Iterator[None]:
         from fairway.subject.source import user_frame
 
         if isinstance(error, SyntaxError):
-            place = Where(file=error.filename, line=error.lineno)
+            place = Where(file=error.filename, line=error.lineno, source=(error.text or "").strip() or None)
         else:
             frames = traceback.extract_tb(error.__traceback__)
             places = [Where(file=f.filename, line=f.lineno, function=f.name, source=f.line) for f in frames]
@@ -183,9 +198,9 @@ def _build(source: Any, address: str) -> Any:
     if isinstance(source, torch.nn.Module):
         return source
     if not callable(source):
-        raise complain("FW103", f"{address} is a {type(source).__name__}")
+        raise complain("FW103", f"{address} is of type {type(source).__name__}")
     with _reporting(address):
         model = source()
     if not isinstance(model, torch.nn.Module):
-        raise complain("FW103", f"{address} built a {type(model).__name__}, not an nn.Module")
+        raise complain("FW103", f"{address} returned {model!r:.80}, which is not an nn.Module")
     return model

@@ -61,7 +61,7 @@ class TensorSpec:
         return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]{self.values}"
 
 
-_NAME = re.compile(r"\s*([A-Za-z_][\w.]*)\s*")
+_NAME = re.compile(r"\s*([A-Za-z_]\w*(?:\.\w+)*)\s*")
 _DTYPE = re.compile(r"\s*(\w+)\s*")
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _BELOW = re.compile(r"\s*<\s*(\d+)\s*$")
@@ -125,18 +125,44 @@ def _parse_values(line: str, at: int, dtype: str, shape: tuple[Size, ...]) -> Va
     if found := _BELOW.match(rest):
         if "int" not in dtype or int(found[1]) < 1:
             _stop(line, place, "`< N` is for whole numbers, with N at least 1")
+        _check_fits(line, place, dtype, 0, int(found[1]) - 1)
         return Values(below=int(found[1]))
     if found := _RANGE.match(rest):
         low, high = float(found[1] or 0), float(found[2])
         if low > high:
             _stop(line, place, f"the range {low:g}..{high:g} is empty")
+        if dtype == "bool":
+            _stop(line, place, "`in low..high` is for numbers")
+        if "int" in dtype and not (low.is_integer() and high.is_integer()):
+            _stop(line, place, f"{dtype} holds whole numbers; write the range with whole numbers")
+        _check_fits(line, place, dtype, low, high)
         return Values(low=low, high=high)
     if found := _KIND.match(rest):
         if found[1] == "lengths" and found[2]:
-            return Values(lengths=parse_size(found[2]))
+            return Values(lengths=_parse_lengths(line, at + found.start(2), found[2]))
         if found[1] in MASKS and shape:
             return Values(mask=found[1])
-    _stop(line, place, f"`< N`, `in low..high`, `= lengths(dim)` or one of {', '.join('= ' + m for m in MASKS)}")
+    _stop(
+        line, place,
+        "the legal values belong here: `< N`, `in low..high`, `= lengths(dim)`, or `=` and one of " + ", ".join(MASKS),
+    )  # fmt: skip
+
+
+def _parse_lengths(line: str, at: int, text: str) -> Size:
+    try:
+        return parse_size(text)
+    except ValueError:
+        _stop(line, at + _blank(text, 0), "a dim's name belongs here")
+
+
+def _check_fits(line: str, at: int, dtype: str, low: float, high: float) -> None:
+    found = re.fullmatch(r"(u?)int(\d+)", dtype)
+    if found is None:
+        return
+    span = 2 ** int(found[2])
+    least, most = (0, span - 1) if found[1] else (-span // 2, span // 2 - 1)
+    if low < least or high > most:
+        _stop(line, at, f"{dtype} holds {least}..{most} only")
 
 
 def _blank(text: str, at: int) -> int:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import inspect
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
 import torch
 
 from fairway.errors import complain
+from fairway.findings import Where
 from fairway.subject.declare import declare, read_annotations
 from fairway.subject.dims import Domain, Point, build_domain, show
+from fairway.subject.source import user_frame
 from fairway.subject.spec import TensorSpec, parse_input
-from fairway.subject.tree import Slot, fill, flatten, template
+from fairway.subject.tree import Leaf, Slot, fill, flatten, template
 from fairway.subject.values import Flavour, make_tensor, resemble
 
 Maker = Callable[[Point, int, Flavour], list[torch.Tensor]]
@@ -83,6 +87,8 @@ def build_subject(
     """Reads `inputs` in any of the forms the README lists, and checks that everything said fits together."""
     with undisturbed():
         if isinstance(inputs, str | TensorSpec) or _is_spec_list(inputs):
+            if dims is not None:
+                raise complain("FW015", "dims is given beside spec lines, which say the dims already")
             plan = _from_lines(model, [inputs] if isinstance(inputs, str | TensorSpec) else list(inputs))
         elif callable(inputs):
             plan = _from_function(model, inputs, dims, dict(bounds or {}), dict(multiples or {}), dict(example or {}))
@@ -93,6 +99,11 @@ def build_subject(
         raise complain("FW010", "the model is given no input tensor")
     named = dict.fromkeys(n for s in spec for n in s.dims)
     domain = build_domain(named, {**own_bounds, **(bounds or {})}, multiples or {}, seen)
+    _check_sizes(spec, domain)
+    for dim in example or {}:
+        if dim not in domain.names:
+            raise complain("FW005", f"example names {dim!r}; the dims are: {', '.join(domain.names) or 'none'}")
+    wanted = {**_fit_to_start_from(seen, spec, domain), **(example or {})}
     if input_names is not None:
         spec = _renamed(spec, input_names)
     _refuse_meta(model)
@@ -104,10 +115,39 @@ def build_subject(
         shape=shape,
         make=make,
         flavoured=flavoured,
-        example=choose_example(domain, spec, {**seen, **(example or {})} if not flavoured else dict(example or {})),
+        example=choose_example(domain, spec, wanted),
         output_names=None if output_names is None else tuple(output_names),
         patches=dict(patches or {}),
     )
+
+
+def _check_sizes(spec: Sequence[TensorSpec], domain: Domain) -> None:
+    """Every size must be a size at the domain's corners."""
+    for item in spec:
+        for axis, size in enumerate(item.shape):
+            ends = [(domain[name].sizes[0], domain[name].sizes[-1]) for name in size.names]
+            for corner in product(*ends):
+                point = dict(zip(size.names, corner, strict=True))
+                try:
+                    low = size.at(point) < 0
+                except ZeroDivisionError:
+                    low = True
+                if low:
+                    raise complain(
+                        "FW004",
+                        f"{item.name} axis {axis}: {size} is no size at {show(point)}",
+                        todo=("Give bounds for which the size is at least 0: --dim name=low..high.",),
+                    )
+
+
+def _fit_to_start_from(seen: Mapping[str, int], spec: Sequence[TensorSpec], domain: Domain) -> dict[str, int]:
+    """The example tensors' own sizes, but for those that exporters would specialise or merge: 1, and equal ones."""
+    for name, size in seen.items():
+        if size not in domain[name].sizes:
+            raise complain("FW003", f"the example's {name}={size} is outside {domain[name]}")
+    fixed = [size.fixed for item in spec for size in item.shape]
+    sizes = [*seen.values(), *fixed]
+    return {name: size for name, size in seen.items() if size > 1 and sizes.count(size) == 1}
 
 
 _Plan = tuple[tuple[TensorSpec, ...], Any, Maker, bool, dict[str, tuple[int, int]], dict[str, int]]
@@ -119,33 +159,60 @@ def _is_spec_list(inputs: Any) -> bool:
 
 def _from_lines(model: torch.nn.Module, lines: list[str | TensorSpec]) -> _Plan:
     spec = tuple(parse_input(line) if isinstance(line, str) else line for line in lines)
-    parameters = inspect.signature(model.forward).parameters
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    takes_more = any(p.kind is p.VAR_POSITIONAL for p in parameters.values())
+    everything = inspect.signature(model.forward).parameters
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in everything.values())
+    takes_more = any(p.kind is p.VAR_POSITIONAL for p in everything.values())
+    parameters = {n: p for n, p in everything.items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
     kwargs: dict[str, Any] = {}
     args: list[Any] = []
     for index, item in enumerate(spec):
         top, *rest = item.name.split(".")
-        if top in kwargs and not rest:
-            raise complain("FW011", f"the input {item.name!r} is declared twice")
+        _refuse_clash(item.name, [s.name for s in spec[:index]])
         if top not in parameters and not takes_any:
             if takes_more and not rest:
                 args.append(Slot(index))
                 continue
-            raise complain("FW002", f"{item.name!r}; forward takes: {', '.join(parameters) or 'nothing'}")
+            raise complain("FW002", f"{item.name!r}; forward takes: {', '.join(everything) or 'nothing'}")
         _place(kwargs, [top, *rest], Slot(index))
     missing = [
         n for n, p in parameters.items()
-        if p.default is p.empty and n not in kwargs and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+        if p.default is p.empty and n not in kwargs
     ]  # fmt: skip
-    if missing and not args:
-        raise complain("FW002", f"forward also needs {', '.join(missing)}, which the spec does not declare")
+    if missing:
+        todo = (f"Declare it too: --input '{missing[0]}: float32[batch, 3]'.",)
+        raise complain("FW002", f"forward also needs {', '.join(missing)}, which the spec does not declare", todo=todo)
+    _check_lengths(spec)
+    # What cannot be given by name goes first, in forward's order.
+    by_place = [
+        n for n, p in parameters.items()
+        if n in kwargs and (p.kind is p.POSITIONAL_ONLY or (args and p.kind is p.POSITIONAL_OR_KEYWORD))
+    ]  # fmt: skip
+    shape = _lists(kwargs)
+    first = [shape.pop(n) for n in by_place]
 
     def make(point: Point, seed: int, flavour: Flavour) -> list[torch.Tensor]:
         generator = torch.Generator().manual_seed(seed)
         return [make_tensor(item, point, generator, flavour) for item in spec]
 
-    return spec, (tuple(args), _lists(kwargs)), make, True, {}, {}
+    return spec, ((*first, *args), shape), make, True, {}, {}
+
+
+def _refuse_clash(name: str, earlier: Sequence[str]) -> None:
+    for other in earlier:
+        if other == name:
+            raise complain("FW011", f"the input {name!r} is declared twice")
+        short, long = sorted((name, other), key=len)
+        if long.startswith(f"{short}."):
+            raise complain("FW011", f"{short!r} and {long!r} are both declared; {short!r} is either a tensor or holds some")
+
+
+def _check_lengths(spec: Sequence[TensorSpec]) -> None:
+    dims = dict.fromkeys(n for item in spec for n in item.dims)
+    for item in spec:
+        for name in item.values.lengths.names if item.values.lengths else ():
+            if name not in dims:
+                known = ", ".join(dims) or "none"
+                raise complain("FW005", f"{item.name}{item.values}: {name!r} is not a dim; the dims are: {known}")
 
 
 def _place(tree: dict[str, Any], path: list[str], leaf: Any) -> None:
@@ -159,8 +226,9 @@ def _lists(tree: Any) -> Any:
     if type(tree) is not dict:
         return tree
     items = {key: _lists(item) for key, item in tree.items()}
-    if items and list(items) == [str(i) for i in range(len(items))]:
-        return list(items.values())
+    places = [str(i) for i in range(len(items))]
+    if items and set(items) == set(places):
+        return [items[place] for place in places]
     return items
 
 
@@ -173,7 +241,7 @@ def _as_call(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if len(inputs) == 2 and isinstance(inputs[0], tuple | list) and isinstance(inputs[1], Mapping):
             return tuple(inputs[0]), dict(inputs[1])
         return tuple(inputs), {}
-    raise complain("FW015", f"inputs is a {type(inputs).__name__}")
+    raise complain("FW015", f"inputs is of type {type(inputs).__name__}: {inputs!r:.80}")
 
 
 def _bind(model: torch.nn.Module, inputs: Any) -> tuple[Any, dict[str, Any]]:
@@ -196,8 +264,13 @@ def _bind(model: torch.nn.Module, inputs: Any) -> tuple[Any, dict[str, Any]]:
     return (args, kwargs), named
 
 
-def _leaves(named: Mapping[str, Any]) -> list[Any]:
-    return [leaf for leaf in flatten(named) if isinstance(leaf.value, torch.Tensor)]
+def _leaves(named: Mapping[str, Any]) -> list[Leaf]:
+    leaves = flatten(named)
+    for leaf in leaves:
+        if isinstance(leaf.value, np.ndarray):
+            todo = ("Give torch tensors: torch.from_numpy(array).",)
+            raise complain("FW015", f"the input {leaf.name!r} is a numpy array", todo=todo)
+    return [leaf for leaf in leaves if isinstance(leaf.value, torch.Tensor)]
 
 
 def _reader(
@@ -208,7 +281,10 @@ def _reader(
     for leaf in leaves:
         if leaf.value.device.type == "meta":
             raise complain("FW012", f"the input {leaf.name!r} is on the meta device")
-    declared = declare(dims if dims is not None else read_annotations(model.forward), leaves, list(named))
+    if dims is None:
+        given = {leaf.name for leaf in leaves}
+        dims = {name: shape for name, shape in read_annotations(model.forward).items() if name in given}
+    declared = declare(dims, leaves, list(named))
     spec = tuple(
         TensorSpec(leaf.name, str(leaf.value.dtype).removeprefix("torch."), declared.shapes[leaf.name])
         for leaf in leaves
@@ -225,7 +301,7 @@ def _from_examples(model: torch.nn.Module, inputs: Any, dims: Any) -> _Plan:
 
     def make(point: Point, seed: int, flavour: Flavour) -> list[torch.Tensor]:
         generator = torch.Generator().manual_seed(seed)
-        if seed == 0 and all(point.get(k) == v for k, v in seen.items()) and flavour == "normal":
+        if seed <= 1 and all(point.get(k) == v for k, v in seen.items()) and flavour == "normal":
             return [t.detach().clone() for t in tensors]
         return [resemble(t.detach(), s.sizes(point), generator, flavour) for t, s in zip(tensors, spec, strict=True)]
 
@@ -242,20 +318,51 @@ def _from_function(
 ) -> _Plan:
     """The function is asked once, at small sizes, for the structure; the dims come from `dims` and the bounds."""
     names = list(dict.fromkeys([*bounds, *multiples, *example]))
+    _refuse_unbounded(name for name in _required(function) if name not in names)
     probe = build_domain(names, bounds, multiples)
     point = choose_example(probe, (), example)
-    spec, shape, own, _, _ = _reader(model, _asked(function, point, 0), dims)
-    unasked = [n for n in dict.fromkeys(n for s in spec for n in s.dims) if n not in names]
-    if unasked:
-        raise complain(
-            "FW015", f"the inputs function needs bounds for each dim it takes; {', '.join(unasked)} has none"
-        )
+    spec, shape, own, _, tensors = _reader(model, _asked(function, point, 0), dims)
+    _refuse_unbounded(n for n in dict.fromkeys(n for s in spec for n in s.dims) if n not in names)
+    _check_made(spec, tensors, point, 0)
 
     def make(point: Point, seed: int, flavour: Flavour) -> list[torch.Tensor]:
         _, named = _bind(model, _asked(function, point, seed))
-        return [leaf.value for leaf in _leaves(named)]
+        tensors = [leaf.value for leaf in _leaves(named)]
+        _check_made(spec, tensors, point, seed)
+        return tensors
 
     return spec, shape, make, False, own, {}
+
+
+def _required(function: Callable[..., Any]) -> list[str]:
+    """The dims that the function cannot be called without: its parameters after the seed."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())[1:]
+    except (TypeError, ValueError):
+        return []
+    return [p.name for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+
+
+def _refuse_unbounded(names: Iterable[str]) -> None:
+    lacking = ", ".join(names)
+    if lacking:
+        raise complain(
+            "FW015",
+            f"the inputs function needs bounds for each dim it takes; {lacking} has none",
+            todo=("Give them: bounds={'name': (low, high)}, or --dim name=low..high.",),
+        )
+
+
+def _check_made(spec: Sequence[TensorSpec], tensors: Sequence[torch.Tensor], point: Point, seed: int) -> None:
+    """A function that answers with other sizes than asked would have the same few sizes tested over and over."""
+    asked = f"inputs({', '.join([str(seed), *(f'{k}={v}' for k, v in point.items())])})"
+    if len(tensors) != len(spec):
+        raise complain("FW003", f"{asked} gave {len(tensors)} tensors, before it gave {len(spec)}")
+    for item, tensor in zip(spec, tensors, strict=True):
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        if dtype != item.dtype or tuple(tensor.shape) != item.sizes(point):
+            wanted = f"{item.dtype}{list(item.sizes(point))}"
+            raise complain("FW003", f"{asked} gave {item.name} as {dtype}{list(tensor.shape)}, not {wanted}")
 
 
 def _asked(function: Callable[..., Any], point: Point, seed: int) -> Any:
@@ -263,7 +370,17 @@ def _asked(function: Callable[..., Any], point: Point, seed: int) -> Any:
     try:
         return function(seed, **point)
     except Exception as error:
-        raise complain("FW015", f"inputs({seed}, {show(point)}) raised {type(error).__name__}: {error}") from error
+        asked = f"inputs({', '.join([str(seed), *(f'{k}={v}' for k, v in point.items())])})"
+        frames = [
+            Where(file=f.filename, line=f.lineno, function=f.name, source=f.line)
+            for f in traceback.extract_tb(error.__traceback__)
+        ]
+        raise complain(
+            "FW015",
+            f"{asked} raised {type(error).__name__}: {error}",
+            where=user_frame(frames),
+            todo=("Fix the function: it must take any sizes within the bounds.",),
+        ) from error
 
 
 def read_sizes(spec: Sequence[TensorSpec], tensors: Sequence[torch.Tensor]) -> dict[str, int]:
@@ -311,7 +428,7 @@ def choose_example(
     Exporters specialise a size of 1 and merge dims whose sizes happen to be equal. `avoid` asks for another size than
     that point's, for each dim that has one.
     """
-    taken = {size.fixed for item in spec for size in item.shape}
+    taken = {size.fixed for item in spec for size in item.shape} | (set(wanted.values()) if avoid is None else set())
     point: dict[str, int] = {}
     for dim in domain.dims:
         if dim.name in wanted and avoid is None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,17 +68,21 @@ def fill(shape: Any, tensors: Sequence[torch.Tensor]) -> Any:
 
 
 def _rebuild(value: Any, put: Any) -> Any:
-    if isinstance(value, Slot) or isinstance(value, type):
+    if isinstance(value, Slot | type):
         return value
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(put(item) for item in value))
     if isinstance(value, list | tuple):
         return type(value)(put(item) for item in value)
-    if type(value) is dict:
-        return {key: put(item) for key, item in value.items()}
+    if type(value) in (dict, OrderedDict):
+        return type(value)((key, put(item)) for key, item in value.items())
     if isinstance(value, Mapping):
-        # OrderedDict and transformers' ModelOutput: made anew from the same keys.
+        # transformers' ModelOutput and its like: made anew from the same keys.
         return type(value)(**{key: put(item) for key, item in value.items()})
     if dataclasses.is_dataclass(value):
-        return dataclasses.replace(value, **{f.name: put(getattr(value, f.name)) for f in dataclasses.fields(value)})
+        # Not dataclasses.replace, which refuses fields that are not arguments of __init__.
+        new = copy.copy(value)
+        for item in dataclasses.fields(value):
+            object.__setattr__(new, item.name, put(getattr(value, item.name)))
+        return new
     return value

@@ -26,7 +26,8 @@ def make_tensor(spec: TensorSpec, point: Point, generator: torch.Generator, flav
     if spec.values.mask:
         return _mask(spec.values.mask, shape, generator, flavour).to(dtype)
     if spec.values.lengths is not None:
-        return _whole(shape, 1, spec.values.lengths.at(point), generator, flavour).to(dtype)
+        most = spec.values.lengths.at(point)
+        return _whole(shape, min(1, most), most, generator, flavour).to(dtype)
     if dtype == torch.bool:
         if flavour in ("least", "zeros", "most"):
             return torch.full(shape, flavour == "most")
@@ -70,7 +71,7 @@ def _whole(
 
 
 def _mask(kind: str, shape: tuple[int, ...], generator: torch.Generator, flavour: Flavour) -> torch.Tensor:
-    """Rows padded on one side. The side is drawn where the kind leaves it open; `least` pads nothing, `most` all but one."""
+    """Rows padded on one side, drawn where the kind leaves it open; `least` pads nothing, `most` all but one element."""
     rows, length = shape[:-1], shape[-1]
     if flavour in ("least", "zeros"):
         real = torch.full(rows, length)

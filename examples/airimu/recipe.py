@@ -4,8 +4,13 @@ from model import CodeNet
 
 import fairway
 
+
+def build():
+    return CodeNet().eval()
+
+
 airimu = fairway.Recipe(
-    model=CodeNet,
+    model=build,
     inputs=[
         "acc: float32[batch, time, 3] in -20..20",
         "gyro: float32[batch, time, 3] in -4..4",

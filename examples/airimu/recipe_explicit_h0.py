@@ -5,4 +5,4 @@ from dataclasses import replace
 import recipe
 from model import CodeNetExplicitH0
 
-explicit_h0 = replace(recipe.airimu, model=CodeNetExplicitH0)
+explicit_h0 = replace(recipe.airimu, model=lambda: CodeNetExplicitH0().eval())

@@ -74,6 +74,11 @@ def test_a_mask_made_inside_agrees_with_it() -> None:
     assert_parity(exported, model, (torch.randn(7, 3, 8),), (torch.randn(2, 4, 8),), atol=1e-5)
 
 
+def test_the_script_capture_is_refused() -> None:
+    answer = REMEDY.detect(make_case(Decoder(), causal(2, 5), Route("script")))
+    assert answer == Refusal("the script capture would have to compile the replacement")
+
+
 def test_a_single_layer_is_refused() -> None:
     answer = REMEDY.detect(make_case(nn.TransformerDecoderLayer(8, 2), causal(2, 5)))
     assert isinstance(answer, Refusal)

@@ -1,4 +1,4 @@
-"""A loop over time, and features spread over samples: wrong or refused without the remedy, right at every length with it."""
+"""Features spread over samples by a loop: wrong or refused without the remedy, right at every length with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A calibration net per receiver: frozen to the example's ids without the remedy, right for every id and size with it."""
+"""A net chosen per receiver: frozen to the example's ids without the remedy, right for every id and size with it."""
 
 from __future__ import annotations
 
@@ -121,8 +121,10 @@ def test_a_choice_by_words_is_refused_with_the_line() -> None:
     answer = REMEDY.detect(case_of(ByWord(), inputs(), "export"))
     assert isinstance(answer, Refusal)
     assert answer.where[0].source == "return self.mods[name](emb)"
-    assert answer.reason.endswith("cannot be rewritten: the modules are chosen by names that are not numbers; keep them in a "
-                                  "ModuleList and choose by number")
+    assert answer.reason.endswith(
+        "cannot be rewritten: the modules are chosen by names that are not numbers; keep them in a "
+        "ModuleList and choose by number"
+    )
 
 
 def test_a_choice_in_a_loop_that_cannot_be_rewritten_is_refused_with_the_line() -> None:

@@ -85,7 +85,7 @@ def test_rows_that_differ_are_left_alone() -> None:
 @pytest.mark.parametrize(
     ("model", "route", "reason"),
     [
-        (Zeros(), EXPORT, "torch.export does not let a batch size become a plain number unnoticed"),
+        (Zeros(), EXPORT, "only the tracer is known to freeze a state unnoticed"),
         (nn.GRUCell(3, 4), TRACE, "the model has no nn.RNN, nn.GRU or nn.LSTM"),
         (Nothing(), TRACE, "no module of the model builds a state; the layers' own follows the batch"),
     ],

@@ -104,7 +104,7 @@ def test_a_function_that_broadcasting_would_change_keeps_vmap() -> None:
 @pytest.mark.parametrize(
     ("model", "route", "reason"),
     [
-        (Causal(), STRICT, "strict capture follows torch.vmap"),
+        (Causal(), STRICT, "the defect is not known under the strict capture"),
         (nn.Linear(5, 5), TRACE, "no module of the model builds a mask with torch.vmap"),
     ],
     ids=["strict", "no-vmap"],

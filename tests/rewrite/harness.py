@@ -50,10 +50,11 @@ def export(model: torch.nn.Module, args: Tensors, dims: Sequence[Sequence[int]],
         if route == "trace":
             names = [f"in{k}" for k in range(len(args))]
             axes = {n: {a: f"{n}_{a}" for a in d} for n, d in zip(names, dims, strict=True) if d}
-            torch.onnx.export(Flat(model), copies(args), buffer, dynamo=False, input_names=names, dynamic_axes=axes,
-                              opset_version=17)
+            torch.onnx.export(
+                Flat(model), copies(args), buffer, dynamo=False, input_names=names, dynamic_axes=axes, opset_version=17
+            )
             return buffer.getvalue()
-        shapes = tuple({a: Dim.DYNAMIC for a in d} or None for d in dims)
+        shapes = tuple(dict.fromkeys(d, Dim.DYNAMIC) or None for d in dims)
         program = torch.export.export(Flat(model), copies(args), dynamic_shapes=(shapes,), strict=False)
         torch.onnx.export(program, dynamo=True, verbose=False).save(buffer)
     return buffer.getvalue()

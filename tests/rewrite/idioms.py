@@ -1,5 +1,5 @@
 """Loops and choices as people write them, each with inputs to run it on. Nothing here knows of any rewrite."""
-# ruff: noqa: PERF401, SIM, C4, B, E741  # the idioms are kept as their authors would write them
+# ruff: noqa: B905, C4, SIM  # the idioms are kept as their authors would write them
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Tensors = tuple[torch.Tensor, ...]
 class Idiom:
     """`inputs(b, t)` makes arguments with a batch of b and a length of t; `dims` are their dynamic axes.
 
-    `routes` are those whose file is checked in the runtime: one for most, to keep the tests short, both for the idioms of
-    the systems this is made for. Where the other route refuses, its reason has a test of its own.
+    `routes` are those whose file is checked in the runtime: one for most, to keep the tests short, both for the idioms
+    of the systems this is made for. Where the other route refuses, its reason has a test of its own.
     """
 
     model: type[nn.Module]
@@ -339,7 +339,9 @@ class Strided(nn.Module):
         self.hop, self.width = 2, 4
 
     def forward(self, x):
-        frames = [x[:, i * self.hop : i * self.hop + self.width] for i in range((x.shape[1] - self.width) // self.hop + 1)]
+        frames = [
+            x[:, i * self.hop : i * self.hop + self.width] for i in range((x.shape[1] - self.width) // self.hop + 1)
+        ]
         return torch.stack(frames, dim=1).flatten(2)
 
 

@@ -20,25 +20,29 @@ def test_a_loop_bounded_by_a_size_from_another_function_is_named_with_its_bound(
     assert suspect.where.source == "for i in range(steps):"
     assert suspect.where.function == "SpreadBySlices.spread"
     assert suspect.where.file == __file__.replace("test_find", "idioms")
-    assert suspect.detail == ("the loop is bounded by the size steps = "
-                              "np.ceil((frame_len - self.head) / self.interval).astype(int) + 1")
+    assert suspect.detail == (
+        "the loop is bounded by the size steps = np.ceil((frame_len - self.head) / self.interval).astype(int) + 1"
+    )
 
 
 def test_a_loop_bounded_by_a_value_says_where_the_value_was_taken() -> None:
     assert found(SpreadByGivenLength()) == [
-        ("loop", "for j in range(n):", "the loop is bounded by the value n = int(frame_len.item())")]
+        ("loop", "for j in range(n):", "the loop is bounded by the value n = int(frame_len.item())")
+    ]
 
 
 def test_a_tensor_made_from_a_size_counts_as_the_size() -> None:
     assert found(SpreadByTensorLength()) == [
-        ("loop", "for j in range(n):", "the loop is bounded by the size n = int(frame_len.item())")]
+        ("loop", "for j in range(n):", "the loop is bounded by the size n = int(frame_len.item())")
+    ]
 
 
 def test_a_choice_is_found_inside_its_loops() -> None:
     kinds = [kind for kind, _, _ in found(CalibrationByPair())]
     assert kinds == ["loop", "loop", "choice"]
     assert found(CalibrationByPair())[2][2] == (
-        "a module of self.calibration is chosen by the value rid = receiver_ids[b, n].item()")
+        "a module of self.calibration is chosen by the value rid = receiver_ids[b, n].item()"
+    )
 
 
 def test_a_choice_by_name_is_found() -> None:

@@ -17,8 +17,8 @@ def explain(
 ) -> int:
     """Print the page of a finding: what it means, whose it is, what to do."""
     if everything or code is None:
-        for row in CODES.values():
-            print(f"{row.code}  {row.severity:<8} {row.title}")
+        for each in CODES.values():
+            print(f"{each.code}  {each.severity:<8} {each.title}")
         return 0
     row = CODES.get(code.upper())
     if row is None:

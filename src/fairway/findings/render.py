@@ -79,7 +79,7 @@ def render_result(result: Result) -> str:
 
 
 def _headline(result: Result) -> str:
-    words = [result.verdict]
+    words: list[str] = [result.verdict]
     if result.path is not None:
         words.append(_relative(result.path))
     about = [w for w in (result.route, f"opset {result.record['opset']}" if result.record.get("opset") else "") if w]
@@ -126,13 +126,15 @@ def _evidence(result: Result) -> list[str]:
         lines += _labelled("", f"second runtime: {evidence.second_runtime}")
     if evidence.smallest is not None:
         point = ", ".join(f"{k}={v}" for k, v in evidence.smallest.items())
-        lines += _labelled("", f"smallest failing shape: {point}; {'; '.join(evidence.boundaries) or 'no size is right'}")
+        edges = "; ".join(evidence.boundaries) or "no size is right"
+        lines += _labelled("", f"smallest failing shape: {point}; {edges}")
     return lines
 
 
 def _rung(rung: dict[str, Any]) -> str:
     codes = " ".join(dict.fromkeys(f["code"] for f in rung["findings"]))
-    return f"{rung['route']:<30} {rung['verdict']:<9} {rung['seconds']:6.1f} s {rung['peak_mb']:6d} MB  {codes}".rstrip()
+    spent = f"{rung['seconds']:6.1f} s {rung['peak_mb']:6d} MB"
+    return f"{rung['route']:<30} {rung['verdict']:<9} {spent}  {codes}".rstrip()
 
 
 def render_page(row: Code) -> str:

@@ -123,7 +123,6 @@ def _walk(
 
     def export(which: int) -> Callable[[Any], Captured]:
         def work(tell: Any) -> Captured:
-            _settle(subject, settings)
             with patched(subject.model, subject.patches):
                 case, tensors = case_for(subject, route, earlier, points[which], 1 + which)
                 case.output_names = preflight.output_names

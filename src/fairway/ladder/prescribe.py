@@ -37,22 +37,19 @@ def prescribe(
     """Asks every remedy whether its defect is here. Runs apart, since proofs run the model."""
     case, _ = case_for(subject, route, findings, subject.example, 1)
     case.output_names = tuple(output_names)
+    asked = {n: r for n, r in CATALOGUE.items() if rewrites or r.stage != "source"}
+    answers = {name: remedy.detect(case) for name, remedy in asked.items()}
+    subject.model.eval()  # proofs are made as the file will be judged; remedies have seen the mode by now
     chosen: list[tuple[str, int]] = []
     refused: list[tuple[str, str, Where | None]] = []
-    for name, remedy in CATALOGUE.items():
-        if remedy.stage == "source" and not rewrites:
+    for name, answer in answers.items():
+        if CATALOGUE[name].stage != "source":
+            chosen += [(name, 0)] if isinstance(answer, Match) else []
             continue
-        answer = remedy.detect(case)
-        if isinstance(answer, Refusal):
-            if remedy.stage == "source":
-                refused.append((name, answer.reason, answer.where[0] if answer.where else None))
-            continue
-        if remedy.stage != "source":
-            chosen.append((name, 0))
-            continue
-        number, reason = _first_proven(subject, answer)
+        place = answer.where[0] if answer.where else None
+        number, reason = (None, answer.reason) if isinstance(answer, Refusal) else _first_proven(subject, answer)
         if number is None:
-            refused.append((name, reason, answer.where[0] if answer.where else None))
+            refused.append((name, reason, place))
         else:
             chosen.append((name, number))
     return Prescription(tuple(chosen), tuple(refused))

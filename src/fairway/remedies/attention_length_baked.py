@@ -10,8 +10,8 @@ Limit: with `src_key_padding_mask`, nn.TransformerEncoder's fast path writes zer
 with a float mask it answers NaN; the file computes what the documented path does, as eager PyTorch does
 under `torch.backends.mha.set_fastpath_enabled(False)`.
 
-Refuses under non-strict torch.export, which has neither defect, and where the projections are apart and
-there is no fast path.
+Refuses under non-strict torch.export, which has neither defect; under the script capture, which would have
+to compile the patch; and where the projections are apart and there is no fast path.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def project_apart(
 
 
 def detect(case: Case) -> Match | Refusal:
-    if case.route.capture == "export":
-        return Refusal("non-strict torch.export keeps the lengths of nn.MultiheadAttention")
+    if case.route.capture not in ("trace", "strict"):
+        return Refusal(f"the defect is not known under the {case.route.capture} capture")
     found = [(name, m) for name, m in case.model.named_modules() if isinstance(m, KINDS)]
     if not found:
         return Refusal("the model has no nn.MultiheadAttention")

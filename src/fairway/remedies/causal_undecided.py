@@ -5,7 +5,8 @@ torch.export cannot decide that while it captures; the tracer decides it for the
 example's mask was causal, writes a file without the mask. Answering "not causal" uses the mask that is
 given, which computes the same. A hint that the caller passes is kept.
 
-Refuses where neither stack is in the model: a single layer does not ask.
+Refuses under the script capture, which would have to compile the replacement, and where neither stack is in
+the model: a single layer does not ask.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ def only_if_told(mask: torch.Tensor | None, is_causal: bool | None = None, size:
 
 
 def detect(case: Case) -> Match | Refusal:
+    if case.route.capture == "script":
+        return Refusal("the script capture would have to compile the replacement")
     found = [(name, m) for name, m in case.model.named_modules() if isinstance(m, STACKS)]
     if not found:
         return Refusal("the model has no nn.TransformerEncoder or -Decoder; single layers do not ask")

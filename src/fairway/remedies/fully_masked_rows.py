@@ -63,10 +63,11 @@ def translate(
 
 def _repeated(op: Any, part: Any, query: Any) -> Any:
     """Each key or value head as often as there are query heads for it: [batch, heads, length, width]."""
-    groups = query.shape[1] // part.shape[1]
-    shape = op.Concat(op.Shape(part, start=0, end=2), [groups], op.Shape(part, start=2), axis=0)
-    wide = op.Expand(op.Unsqueeze(part, [2]), shape)
-    return op.Reshape(wide, op.Concat([0], [query.shape[1]], op.Shape(part, start=2), axis=0))
+    heads, groups = query.shape[1], query.shape[1] // part.shape[1]
+    rest = op.Shape(part, start=2)
+    copies = op.Concat(op.Shape(part, start=0, end=2), op.Constant(value_ints=[groups]), rest, axis=0)
+    wide = op.Expand(op.Unsqueeze(part, [2]), copies)
+    return op.Reshape(wide, op.Concat(op.Constant(value_ints=[0, heads]), rest, axis=0))
 
 
 def detect(case: Case) -> Match | Refusal:

@@ -58,8 +58,8 @@ def follow_batch(layer: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str
 
 
 def detect(case: Case) -> Match | Refusal:
-    if not case.route.traced:
-        return Refusal("torch.export does not let a batch size become a plain number unnoticed")
+    if case.route.capture != "trace":
+        return Refusal("only the tracer is known to freeze a state unnoticed")
     found = [name for name, m in case.model.named_modules() if isinstance(m, torch.nn.RNNBase)]
     if not found:
         return Refusal("the model has no nn.RNN, nn.GRU or nn.LSTM")

@@ -9,8 +9,8 @@ Non-strict torch.export follows vmap, but not `padding[b, k]` inside it, which a
 number. There the call is wrapped in torch's own TransformGetItemToIndex, as transformers does.
 
 transformers before 5 builds every mask this way; from 5 on only those with a predicate of their own.
-Refuses under strict capture, which needs neither, and where no module's code mentions vmap. Maps over
-anything but index vectors are left alone.
+Refuses under strict capture, which needs neither, under the script capture, which cannot compile vmap, and
+where no module's code mentions vmap. Maps over anything but index vectors are left alone.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def _agree(result: Any, plain: Callable[..., Any], args: tuple[Any, ...]) -> boo
 
 
 def detect(case: Case) -> Match | Refusal:
-    if case.route.capture == "strict":
-        return Refusal("strict capture follows torch.vmap")
+    if case.route.capture not in ("trace", "export"):
+        return Refusal(f"the defect is not known under the {case.route.capture} capture")
     found = [(name, m) for name, m in case.model.named_modules() if _maps(type(m).__module__)]
     if not found:
         return Refusal("no module of the model builds a mask with torch.vmap")

@@ -1,4 +1,4 @@
-"""Every complete rewrite of a model: all its suspects of the kinds asked for handled at once, one candidate per strategy."""
+"""Every complete rewrite of a model handles all its loops and choices at once; there is one for each strategy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import contextlib
 import copy
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,8 +21,17 @@ from fairway.rewrite.find import Site
 from fairway.rewrite.functional import Functional, Refused
 from fairway.rewrite.install import compile_function, installed
 from fairway.rewrite.outline import PIECE, outline
+from fairway.rewrite.reach import (
+    Source,
+    attribute_chain,
+    is_user_code,
+    look_up,
+    method_of,
+    plain,
+    read_source,
+    visible_names,
+)
 from fairway.rewrite.scripted import Piece
-from fairway.rewrite.reach import Source, attribute_chain, is_user_code, look_up, method_of, plain, read_source, visible_names
 
 
 @dataclass(frozen=True)
@@ -65,8 +74,9 @@ def candidates(model: torch.nn.Module, sites: tuple[Site, ...], traced: bool) ->
             made.append(strategy(model, sites))
         except Refused as refused:
             where = refused.where or sites[0].suspect.where
-            refusals.append(Refusal(f"the code at {where.file}:{where.line} cannot be rewritten: {refused.reason}",
-                                    (where,)))
+            refusals.append(
+                Refusal(f"the code at {where.file}:{where.line} cannot be rewritten: {refused.reason}", (where,))
+            )
     return tuple(made) if made else refusals[0]
 
 
@@ -96,13 +106,14 @@ def script_rewrite(model: torch.nn.Module, sites: tuple[Site, ...]) -> Rewrite:
     for site in {site.source.function: site for site in sites}.values():
         function = site.source.function
         try:
-            tree, piece = outline(site.source, site.module, lambda n, f=function: (f, *_place(n)) in marked)
+            tree, piece = outline(site.source, site.module, _marks(function, marked))
         except Refused as refused:
             refused.where = _where(site.source, refused.line)
             raise
         replacements[function], text = compile_function(tree, function, {PIECE: piece})
         pieces.append(piece)
-        texts.append(f"{text}\n\n# {PIECE}\n" + "\n".join(ast.unparse(statement) for statement in piece.written(site.module)[0]))
+        lines = [ast.unparse(statement) for statement in piece.written(site.module)[0]]
+        texts.append(f"{text}\n\n# {PIECE}, compiled by TorchScript\n" + "\n".join(lines))
     where = tuple(site.suspect.where for site in sites)
     return Rewrite("script", where, "\n\n".join(texts), model, replacements, tuple(pieces))
 
@@ -114,14 +125,24 @@ def _refuse_names(site: Site) -> None:
     chain = attribute_chain(site.node.value)
     held = look_up(chain, scope) if chain is not None else None
     if isinstance(held, (dict, torch.nn.ModuleDict)) and not all(str(name).isdigit() for name in held):
-        refused = Refused("the modules are chosen by names that are not numbers; keep them in a ModuleList and choose by "
-                          "number", site.node.lineno)
+        refused = Refused(
+            "the modules are chosen by names that are not numbers; keep them in a ModuleList and choose by number",
+            site.node.lineno,
+        )
         refused.where = _where(site.source, site.node.lineno)
         raise refused
 
 
 def _where(source: Source, line: int) -> Where:
     return Where(file=source.file, line=line, function=source.function.__qualname__, source=source.line(line))
+
+
+Marked = set[tuple[types.FunctionType, str, int, int]]
+
+
+def _marks(function: types.FunctionType, marked: Marked) -> Callable[[ast.AST], bool]:
+    """Tells the function's marked nodes, in any copy of its tree."""
+    return lambda node: (function, *_place(node)) in marked
 
 
 def _place(node: ast.AST) -> tuple[str, int, int]:
@@ -131,7 +152,7 @@ def _place(node: ast.AST) -> tuple[str, int, int]:
 class _Maker:
     """Rewrites functions, and those they call from inside a loop."""
 
-    def __init__(self, marked: set[tuple[types.FunctionType, str, int, int]]) -> None:
+    def __init__(self, marked: Marked) -> None:
         self.marked = marked
         self.replacements: dict[types.FunctionType, Any] = {}
         self.called: dict[types.FunctionType, Any] = {}
@@ -142,8 +163,7 @@ class _Maker:
         extra: dict[str, Any] = {RUNTIME: runtime}
         scope = {**visible_names(function), "self": module}
 
-        def suspect(node: ast.AST) -> bool:
-            return (function, *_place(node)) in self.marked
+        suspect = _marks(function, self.marked)
 
         def convert(target: ast.expr) -> str | None:
             made = self._callee(target, scope, expressions.hidden, module)
@@ -185,7 +205,7 @@ class _Maker:
         return self.called[function]
 
 
-def _chosen_names(tree: ast.FunctionDef, suspect: Any) -> set[str]:
+def _chosen_names(tree: ast.FunctionDef, suspect: Callable[[ast.AST], bool]) -> set[str]:
     """Names that a choice of module is made by: what they are bound to must stay a tensor."""
     found: set[str] = set()
     for node in ast.walk(tree):

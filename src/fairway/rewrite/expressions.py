@@ -5,23 +5,38 @@ from __future__ import annotations
 import ast
 import builtins
 import math
-import types
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import sympy
+import sympy  # type: ignore[import-untyped]
 import torch
 
 from fairway.rewrite.reach import MISSING, attribute_chain, look_up
 
 RUNTIME = "_fw"
-_BUILTINS = {"min": "min_", "max": "max_", "abs": "abs_", "len": "len_", "sum": "sum_", "range": "steps",
-             "enumerate": "enumerate_", "zip": "zip_", "reversed": "reversed_"}
+_BUILTINS = {
+    "min": "min_",
+    "max": "max_",
+    "abs": "abs_",
+    "len": "len_",
+    "sum": "sum_",
+    "range": "steps",
+    "enumerate": "enumerate_",
+    "zip": "zip_",
+    "reversed": "reversed_",
+}
 _INSIDE = {"int": "int_", "float": "float_", "str": "text"}
 _LIBRARY: list[tuple[Any, str]] = [
-    (torch.stack, "stack"), (torch.cat, "cat"), (torch.concat, "cat"), (torch.tensor, "tensor"),
-    (torch.as_tensor, "tensor"), (math.ceil, "ceil"), (math.floor, "floor"), (np.ceil, "ceil"), (np.floor, "floor"),
+    (torch.stack, "stack"),
+    (torch.cat, "cat"),
+    (torch.concat, "cat"),
+    (torch.tensor, "tensor"),
+    (torch.as_tensor, "tensor"),
+    (math.ceil, "ceil"),
+    (math.floor, "floor"),
+    (np.ceil, "ceil"),
+    (np.floor, "floor"),
 ]
 
 
@@ -56,8 +71,9 @@ class Expressions(ast.NodeTransformer):
     rewritten form can be called, or None to leave the call as it is.
     """
 
-    def __init__(self, scope: dict[str, Any], suspect: Callable[[ast.AST], bool],
-                 convert: Callable[[ast.expr], str | None]) -> None:
+    def __init__(
+        self, scope: dict[str, Any], suspect: Callable[[ast.AST], bool], convert: Callable[[ast.expr], str | None]
+    ) -> None:
         self.scope, self.suspect, self.convert = scope, suspect, convert
         self.inside = False
         self.chosen: set[str] = set()
@@ -178,13 +194,12 @@ class Expressions(ast.NodeTransformer):
         self.generic_visit(node)
         if len(node.ops) == 1 or not self.inside:
             return node
-        left, result = node.left, None
-        for op, right in zip(reversed(node.ops), reversed(node.comparators), strict=True):
-            place = node.comparators.index(right)
-            left = node.left if place == 0 else node.comparators[place - 1]
-            one = ast.Compare(left, [op], [right])
-            result = one if result is None else runtime_call("both", one, thunk(result))
-        return result or node
+        sides = [node.left, *node.comparators]
+        pairs: list[ast.expr] = [ast.Compare(sides[k], [op], [sides[k + 1]]) for k, op in enumerate(node.ops)]
+        result = pairs[-1]
+        for pair in reversed(pairs[:-1]):
+            result = runtime_call("both", pair, thunk(result))
+        return result
 
     def visit_ListComp(self, node: ast.ListComp | ast.GeneratorExp) -> ast.AST:
         if not self.suspect(node):
@@ -222,7 +237,3 @@ def _polynomial(node: ast.expr, symbols: dict[str, tuple[sympy.Symbol, ast.expr]
     if text not in symbols:
         symbols[text] = (sympy.Symbol(f"fairway{len(symbols)}x", integer=True), node)
     return symbols[text][0]
-
-
-def is_function(value: Any) -> bool:
-    return isinstance(value, types.FunctionType)

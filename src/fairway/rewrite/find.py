@@ -1,8 +1,8 @@
 """Names the lines at which an exporter will freeze the model to its example: loops, choices of a module, branches.
 
-A loop is suspect when a tensor's size or value bounds it; a choice, when a number taken out of a tensor picks a module; a
-branch, when a tensor's value decides it. Loops over layers, heads or other numbers of the configuration are not. The model
-is read, never run.
+A loop is suspect when a tensor's size or value bounds it; a choice, when a number taken out of a tensor picks a
+module; a branch, when a tensor's value decides it. Loops over layers, heads or other numbers of the configuration are
+not. The model is read, never run.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ def sites(model: torch.nn.Module) -> tuple[Site, ...]:
         reading = _Reading(module, path, found)
         reading.function(forward, None)
     order = {"loop": 0, "choice": 0, "branch": 1}
-    return tuple(sorted(found.values(), key=lambda s: (order[s.suspect.kind], s.source.file, s.suspect.where.line or 0)))
+    return tuple(
+        sorted(found.values(), key=lambda s: (order[s.suspect.kind], s.source.file, s.suspect.where.line or 0))
+    )
 
 
 class _Reading:
@@ -95,8 +97,13 @@ class _Reading:
         return self.known[key]
 
     def report(self, kind: Kind, node: ast.stmt | ast.expr, source: Source, detail: str) -> None:
-        where = Where(file=source.file, line=node.lineno, function=source.function.__qualname__,
-                      source=source.line(node.lineno), module=self.path or None)
+        where = Where(
+            file=source.file,
+            line=node.lineno,
+            function=source.function.__qualname__,
+            source=source.line(node.lineno),
+            module=self.path or None,
+        )
         key = (kind, source.file, node.lineno, node.col_offset)
         self.found.setdefault(key, Site(Suspect(kind, where, detail), source, node, self.module))
 
@@ -113,7 +120,7 @@ class _Body(ast.NodeVisitor):
         flow._call = self._followed(flow._call)  # type: ignore[method-assign]
 
     def bind(self, node: FunctionNode, arguments: list[Flags] | None) -> None:
-        """Gives the parameters their flags: the caller's, or a tensor's for each one not annotated as a plain number."""
+        """Gives the parameters their flags: the caller's, or a tensor's where none is annotated as a plain number."""
         parameters = [*node.args.posonlyargs, *node.args.args]
         if parameters and parameters[0].arg in ("self", "cls") and not isinstance(node, ast.Lambda):
             parameters = parameters[1:]
@@ -122,7 +129,7 @@ class _Body(ast.NodeVisitor):
                 self.flow.names[parameter.arg] = _annotated(parameter)
             else:
                 self.flow.names[parameter.arg] = arguments[position] if position < len(arguments) else NONE
-        rest = SEQUENCE if arguments is None else union(arguments[len(parameters):])
+        rest = SEQUENCE if arguments is None else union(arguments[len(parameters) :])
         for extra in (node.args.vararg, node.args.kwarg):
             if extra is not None:
                 self.flow.names[extra.arg] = rest
@@ -171,7 +178,9 @@ class _Body(ast.NodeVisitor):
         self._loop_body(node.body, True)  # first the body, so that what it assigns is known to the test
         flags = self.flow.of(node.test)
         if flags & (TENSOR | VALUE):
-            self.reading.report("branch", node, self.source, f"`while {ast.unparse(node.test)}` asks for a tensor's value")
+            self.reading.report(
+                "branch", node, self.source, f"`while {ast.unparse(node.test)}` asks for a tensor's value"
+            )
         elif flags & SIZE:
             self.reading.report("loop", node, self.source, f"the loop is bounded by {self.flow.describe(node.test)}")
 
@@ -216,8 +225,9 @@ class _Body(ast.NodeVisitor):
         if isinstance(function, ast.Name) and function.id == "getattr" and len(node.args) > 1:
             index = self.flow.of(node.args[1])
             if index & (VALUE | TENSOR):
-                self.reading.report("choice", node, self.source,
-                                    f"a module is chosen by the name {ast.unparse(node.args[1])}")
+                self.reading.report(
+                    "choice", node, self.source, f"a module is chosen by the name {ast.unparse(node.args[1])}"
+                )
 
     def _alias(self, target: ast.expr, value: ast.expr) -> None:
         if not isinstance(target, ast.Name):

@@ -1,8 +1,8 @@
 """Every expression is traced back to whether it depends on a tensor's size, on its values, or on neither.
 
-The reading is syntactic, with the live module at hand to tell a submodule from a number. A flag that is missing costs a
-diagnosis, one too many costs a false alarm; so parameters and buffers of the module count as constants, and a list written
-out in the source counts as having a fixed length.
+The reading is syntactic, with the live module at hand to tell a submodule from a number. A flag that is missing costs
+a diagnosis, one too many costs a false alarm; so parameters and buffers of the module count as constants, and a list
+written out in the source counts as having a fixed length.
 """
 
 from __future__ import annotations
@@ -29,8 +29,26 @@ _STATIC_METHODS = {"dim", "ndimension", "is_floating_point", "is_complex", "get_
 _SIZE_METHODS = {"size", "numel", "nelement", "stride"}
 _VALUE_METHODS = {"item", "tolist", "numpy"}
 _NUMBERS = {"int", "float", "bool", "round", "str", "repr"}
-_PASSING = {"min", "max", "abs", "sum", "divmod", "pow", "range", "enumerate", "zip", "reversed", "list", "tuple", "sorted",
-            "map", "filter", "set", "iter", "next"}
+_PASSING = {
+    "min",
+    "max",
+    "abs",
+    "sum",
+    "divmod",
+    "pow",
+    "range",
+    "enumerate",
+    "zip",
+    "reversed",
+    "list",
+    "tuple",
+    "sorted",
+    "map",
+    "filter",
+    "set",
+    "iter",
+    "next",
+}
 _QUESTIONS = {"isinstance", "hasattr", "callable", "type", "id", "print"}
 _WRAPPING = {"tensor", "as_tensor", "scalar_tensor"}
 

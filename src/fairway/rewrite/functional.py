@@ -24,9 +24,22 @@ from fairway.rewrite.names import (
 )
 
 _SIGNS: dict[type[ast.operator], str] = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.FloorDiv: "//", ast.Mod: "%",
-    ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.MatMult: "@",
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.Pow: "**",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+    ast.MatMult: "@",
 }
+
+
+_WITHIN = ast.For(target=ast.Name("_", ast.Store()), iter=ast.List([], ast.Load()), body=[], orelse=[], lineno=0)
+"""Stands for the loop around a function that is called from inside one."""
 
 
 class Refused(Exception):
@@ -75,8 +88,11 @@ class Functional:
         if isinstance(node, ast.For) and self.suspect(node):
             return self._loop(node, before)
         if isinstance(node, ast.While) and (self.suspect(node) or self.loop is not None):
-            raise Refused("a `while` loop bounded by a tensor cannot be turned into steps that are counted beforehand; "
-                          "write it as `for i in range(n)`", node.lineno)
+            raise Refused(
+                "a `while` loop bounded by a tensor cannot be turned into steps that are counted beforehand; "
+                "write it as `for i in range(n)`",
+                node.lineno,
+            )
         if self.loop is not None:
             return self._in_loop(node, before)
         for field in ("body", "orelse", "finalbody"):
@@ -98,8 +114,11 @@ class Functional:
     def _in_loop(self, node: ast.stmt, before: set[str]) -> list[ast.stmt]:
         if isinstance(node, (ast.Break, ast.Return)):
             word = "break" if isinstance(node, ast.Break) else "return"
-            raise Refused(f"`{word}` inside the loop ends it early, at a step that only the values tell; compute every "
-                          "step and mask the rest with torch.where", node.lineno)
+            raise Refused(
+                f"`{word}` inside the loop ends it early, at a step that only the values tell; compute every "
+                "step and mask the rest with torch.where",
+                node.lineno,
+            )
         if isinstance(node, (ast.Assert, ast.Raise, ast.Pass)):
             return [ast.Pass()]  # checks hold for legal inputs, and a graph cannot raise
         if isinstance(node, ast.If):
@@ -122,15 +141,21 @@ class Functional:
             done.append(ast.Assign([ast.Name("_value", ast.Store())], value))
             value = ast.Name("_value", ast.Load())
         for target in node.targets:
-            done.append(self._write(target, value, "") if isinstance(target, ast.Subscript)
-                        else ast.Assign([self._target(target)], value))
+            done.append(
+                self._write(target, value, "")
+                if isinstance(target, ast.Subscript)
+                else ast.Assign([self._target(target)], value)
+            )
         return done
 
     def _target(self, target: ast.expr) -> ast.expr:
         for part in ast.walk(target):
             if isinstance(part, (ast.Subscript, ast.Attribute)):
-                raise Refused(f"the loop writes through `{ast.unparse(target)}`, which may be another name's tensor; "
-                              "bind a plain name and write it after the loop", target.lineno)
+                raise Refused(
+                    f"the loop writes through `{ast.unparse(target)}`, which may be another name's tensor; "
+                    "bind a plain name and write it after the loop",
+                    target.lineno,
+                )
         return target
 
     def _augmented(self, node: ast.AugAssign) -> list[ast.stmt]:
@@ -144,12 +169,16 @@ class Functional:
     def _write(self, target: ast.Subscript, value: ast.expr, sign: str) -> ast.stmt:
         """`out[key] = v` as `out = put(out, key, v)`."""
         if not isinstance(target.value, ast.Name):
-            raise Refused(f"the loop writes through `{ast.unparse(target.value)}`, which may be another name's tensor; "
-                          "give the tensor a plain name before the loop and write into that", target.lineno)
+            raise Refused(
+                f"the loop writes through `{ast.unparse(target.value)}`, which may be another name's tensor; "
+                "give the tensor a plain name before the loop and write into that",
+                target.lineno,
+            )
         name, key = target.value.id, self.expressions.key(target.slice)
         signs = [ast.Constant(sign)] if sign else []
-        return ast.Assign([ast.Name(name, ast.Store())],
-                          runtime_call("put", ast.Name(name, ast.Load()), key, value, *signs))
+        return ast.Assign(
+            [ast.Name(name, ast.Store())], runtime_call("put", ast.Name(name, ast.Load()), key, value, *signs)
+        )
 
     def _loop(self, node: ast.For, before: set[str]) -> list[ast.stmt]:
         names = loop_names(node, self.tree, self.loop, before)
@@ -175,29 +204,51 @@ class Functional:
         if outer is None:
             define.args.args += [ast.arg(name) for name in taken]
             define.args.defaults = [runtime_call("inside", ast.Name(name, ast.Load())) for name in taken]
-        written = () if outer is not None else tuple(names.carried.index(name) for name in names.written)
-        call = runtime_call("loop", iterable, ast.Name(step, ast.Load()), _load(names.carried), _load(names.lists),
-                            ast.Constant(len(names.last)), ast.Constant(written))
+        places = [] if outer is not None else [names.carried.index(name) for name in names.written]
+        written = ast.Tuple([ast.Constant(place) for place in places], ast.Load())
+        call = runtime_call(
+            "loop",
+            iterable,
+            ast.Name(step, ast.Load()),
+            _load(names.carried),
+            _load(names.lists),
+            ast.Constant(len(names.last)),
+            written,
+        )
         into = ast.Tuple([_store(names.carried), _store(names.lists), _store(names.last)], ast.Store())
         return [define, ast.Assign([into], call)]
 
     def _check_lists(self, node: ast.For, lists: tuple[str, ...]) -> None:
-        appends = [n for n in walk_own(node.body) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
-                   and n.func.attr in ("append", "extend", "insert", "pop")]
+        appends = [
+            n
+            for n in walk_own(node.body)
+            if isinstance(n, ast.Call)
+            and isinstance(n.func, ast.Attribute)
+            and n.func.attr in ("append", "extend", "insert", "pop")
+        ]
         allowed = {id(n.func.value) for n in appends if isinstance(n.func, ast.Attribute)}
         for name in lists:
             for part in walk_own(node.body):
                 if isinstance(part, ast.Name) and part.id == name and id(part) not in allowed:
-                    raise Refused(f"the loop reads the list `{name}` while it fills it; carry what it needs from the step "
-                                  "before in a name of its own", part.lineno)
+                    raise Refused(
+                        f"the loop reads the list `{name}` while it fills it; carry what it needs from the step "
+                        "before in a name of its own",
+                        part.lineno,
+                    )
         for part in walk_own(node.body):
             if isinstance(part, ast.If) and set(appended_names([*part.body, *part.orelse])) & set(lists):
-                raise Refused("the loop fills a list under a condition, so how long it gets depends on values; append "
-                              "at every step and mask with torch.where", part.lineno)
+                raise Refused(
+                    "the loop fills a list under a condition, so how long it gets depends on values; append "
+                    "at every step and mask with torch.where",
+                    part.lineno,
+                )
         for call in appends:
             if isinstance(call.func, ast.Attribute) and call.func.attr in ("insert", "pop"):
-                raise Refused(f"the loop uses `{call.func.attr}` on a list; use append, and reverse or slice the stacked "
-                              "result after the loop", call.lineno)
+                raise Refused(
+                    f"the loop uses `{call.func.attr}` on a list; use append, and reverse or slice the stacked "
+                    "result after the loop",
+                    call.lineno,
+                )
 
     def _without_continue(self, statements: list[ast.stmt]) -> list[ast.stmt]:
         """`if c: continue` followed by the rest is the rest under `if not c`."""
@@ -205,7 +256,7 @@ class Functional:
             if isinstance(statement, ast.Continue):
                 return statements[:place]
             if isinstance(statement, ast.If) and any(isinstance(n, ast.Continue) for n in walk_own([statement])):
-                rest = statements[place + 1:]
+                rest = statements[place + 1 :]
                 statement.body = self._without_continue([*statement.body, *copy.deepcopy(rest)])
                 statement.orelse = self._without_continue([*statement.orelse, *copy.deepcopy(rest)])
                 return [*statements[:place], statement]
@@ -219,10 +270,15 @@ class Functional:
         for word, statements in (("then", node.body), ("else", node.orelse)):
             body = self.block(statements, set(before) | set(names))
             sides.append(_define(f"_{word}_{node.lineno}_{self.made}", names, [*body, ast.Return(_load(names))]))
-        given = [ast.Name(name, ast.Load()) if name in before
-                 else ast.Attribute(ast.Name(RUNTIME, ast.Load()), "UNBOUND", ast.Load()) for name in names]
-        call = runtime_call("branch", test, *[ast.Name(side.name, ast.Load()) for side in sides],
-                            ast.Tuple(list(given), ast.Load()))
+        given = [
+            ast.Name(name, ast.Load())
+            if name in before
+            else ast.Attribute(ast.Name(RUNTIME, ast.Load()), "UNBOUND", ast.Load())
+            for name in names
+        ]
+        call = runtime_call(
+            "branch", test, *[ast.Name(side.name, ast.Load()) for side in sides], ast.Tuple(list(given), ast.Load())
+        )
         return [*sides, ast.Assign([_store(names)], call) if names else ast.Expr(call)]
 
     def _nested_function(self, node: ast.FunctionDef) -> None:
@@ -234,19 +290,20 @@ class Functional:
 
     def _nested_body(self, node: ast.FunctionDef, parameters: set[str]) -> None:
         """A function called with tensors for numbers: its `return`s under conditions become one `return` at the end."""
-        loop, self.loop = self.loop, self.loop or ast.For(lineno=node.lineno, end_lineno=node.end_lineno, body=[])
+        loop, self.loop = self.loop, self.loop or _WITHIN
         inside, self.expressions.inside = self.expressions.inside, True
         node.body = self._returning(node.body, parameters)
         self.loop, self.expressions.inside = loop, inside
 
     def _returning(self, statements: list[ast.stmt], before: set[str]) -> list[ast.stmt]:
-        before, done = set(before), []
+        before = set(before)
+        done: list[ast.stmt] = []
         for place, statement in enumerate(statements):
             if isinstance(statement, ast.Return):
                 value = None if statement.value is None else self.expressions.visit(statement.value)
                 return [*done, ast.Return(value)]
             if isinstance(statement, ast.If) and any(isinstance(n, ast.Return) for n in walk_own([statement])):
-                return [*done, *self._either(statement, statements[place + 1:], before)]
+                return [*done, *self._either(statement, statements[place + 1 :], before)]
             done += self._statement(statement, before)
             before |= set(bound_names([statement]))
         return done
@@ -266,8 +323,9 @@ class Functional:
 
 
 def _define(name: str, parameters: list[str], body: list[ast.stmt]) -> ast.FunctionDef:
-    arguments = ast.arguments(posonlyargs=[], args=[ast.arg(p) for p in parameters], kwonlyargs=[], kw_defaults=[],
-                              defaults=[])
+    arguments = ast.arguments(
+        posonlyargs=[], args=[ast.arg(p) for p in parameters], kwonlyargs=[], kw_defaults=[], defaults=[]
+    )
     return ast.FunctionDef(name, arguments, body or [ast.Pass()], [])
 
 

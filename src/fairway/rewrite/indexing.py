@@ -109,12 +109,14 @@ def put(held: Any, key: Any, value: Any, sign: str = "") -> Any:
     if not isinstance(held, torch.Tensor):
         raise Unrewritable(f"a write into a {type(held).__name__} by an index that is a tensor")
     parts = _parts(key, held.dim())
-    if any(part is None or (isinstance(part, torch.Tensor) and (part.dim() > 0 or part.dtype == torch.bool))
-           for part in parts):
+    if any(
+        part is None or (isinstance(part, torch.Tensor) and (part.dim() > 0 or part.dtype == torch.bool))
+        for part in parts
+    ):
         return _put_by_tensor(held, parts, value, sign)
     value = as_tensor(value, held)
     kept = [d for d, part in enumerate(parts) if isinstance(part, (slice, Span, Cut))]
-    value = value.reshape([1] * (len(kept) - value.dim()) + list(value.shape[max(0, value.dim() - len(kept)):]))
+    value = value.reshape([1] * (len(kept) - value.dim()) + list(value.shape[max(0, value.dim() - len(kept)) :]))
     for dim in range(held.dim()):
         if dim not in kept:
             value = value.unsqueeze(dim)

@@ -14,7 +14,7 @@ def as_expression(function: FunctionNode, call: ast.Call, skip: int = 0) -> ast.
     given: dict[str, ast.expr] = dict(zip(parameters, call.args, strict=False))
     given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg is not None}
     defaults = function.args.defaults
-    given = {**dict(zip(parameters[len(parameters) - len(defaults):], defaults, strict=False)), **given}
+    given = {**dict(zip(parameters[len(parameters) - len(defaults) :], defaults, strict=False)), **given}
     if set(given) != set(parameters) or function.args.vararg or function.args.kwarg or function.args.kwonlyargs:
         return None
     if isinstance(function, ast.Lambda):
@@ -24,7 +24,7 @@ def as_expression(function: FunctionNode, call: ast.Call, skip: int = 0) -> ast.
 
 def _value(statements: list[ast.stmt], names: dict[str, ast.expr]) -> ast.expr | None:
     for place, statement in enumerate(statements):
-        rest = statements[place + 1:]
+        rest = statements[place + 1 :]
         if isinstance(statement, ast.Return):
             return None if statement.value is None else _substituted(statement.value, names)
         if isinstance(statement, ast.If):
@@ -32,8 +32,10 @@ def _value(statements: list[ast.stmt], names: dict[str, ast.expr]) -> ast.expr |
             if yes is None or no is None:
                 return None
             return ast.IfExp(_substituted(statement.test, names), yes, no)
-        if isinstance(statement, ast.Assign) and len(statement.targets) == 1 and isinstance(
-            statement.targets[0], ast.Name
+        if (
+            isinstance(statement, ast.Assign)
+            and len(statement.targets) == 1
+            and isinstance(statement.targets[0], ast.Name)
         ):
             names = {**names, statement.targets[0].id: _substituted(statement.value, names)}
         elif not isinstance(statement, ast.Pass) and not _is_docstring(statement):

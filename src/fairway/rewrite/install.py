@@ -1,4 +1,4 @@
-"""A rewritten function takes the original's place for as long as a `with` lasts: same globals, same closure, readable source."""
+"""A rewritten function stands in for the original while a `with` lasts: same globals, same closure, readable source."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from fairway.rewrite.reach import plain, visible_names
 MARK = "<fairway: "
 
 
-def compile_function(tree: ast.FunctionDef, original: types.FunctionType, extra: dict[str, Any],
-                     defaults: bool = True) -> tuple[Any, str]:
+def compile_function(
+    tree: ast.FunctionDef, original: types.FunctionType, extra: dict[str, Any], defaults: bool = True
+) -> tuple[Any, str]:
     """The function that the tree describes, and its text. `extra` are the names it sees besides the original's own."""
     free = {name: value for name, value in visible_names(original).items() if name in original.__code__.co_freevars}
     given = {**free, **extra}
-    arguments = ast.arguments(posonlyargs=[], args=[ast.arg(name) for name in given], kwonlyargs=[], kw_defaults=[],
-                              defaults=[])
+    arguments = ast.arguments(
+        posonlyargs=[], args=[ast.arg(name) for name in given], kwonlyargs=[], kw_defaults=[], defaults=[]
+    )
     outer = ast.FunctionDef("_fairway", arguments, [tree, ast.Return(ast.Name(tree.name, ast.Load()))], [])
     text = ast.unparse(ast.fix_missing_locations(ast.Module([outer], [])))
     file = f"{MARK}{original.__qualname__} of {original.__module__} #{len(linecache.cache)}>"

@@ -22,10 +22,7 @@ def walk_own(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
 def bound_names(nodes: Iterable[ast.AST]) -> list[str]:
     """Names that plain assignment binds; comprehension variables are not among them."""
     hidden = {
-        id(name)
-        for node in walk_own(nodes)
-        if isinstance(node, ast.comprehension)
-        for name in ast.walk(node.target)
+        id(name) for node in walk_own(nodes) if isinstance(node, ast.comprehension) for name in ast.walk(node.target)
     }
     found = [
         node.id
@@ -51,7 +48,9 @@ def appended_names(nodes: Iterable[ast.AST]) -> list[str]:
     found = [
         node.func.value.id
         for node in walk_own(nodes)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _COLLECT
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in _COLLECT
         and isinstance(node.func.value, ast.Name)
     ]
     return sorted(dict.fromkeys(found))
@@ -80,8 +79,10 @@ def numbers_taken_out(function: ast.AST) -> set[str]:
 
 def _takes_out(value: ast.expr) -> bool:
     calls = [node.func for node in ast.walk(value) if isinstance(node, ast.Call)]
-    return any(isinstance(f, ast.Attribute) and f.attr == "item" or isinstance(f, ast.Name) and f.id == "int"
-               for f in calls)
+    return any(
+        (isinstance(f, ast.Attribute) and f.attr == "item") or (isinstance(f, ast.Name) and f.id == "int")
+        for f in calls
+    )
 
 
 def reads_first(statements: list[ast.stmt], name: str) -> bool | None:
@@ -127,13 +128,14 @@ class LoopNames:
 
 def loop_names(loop: ast.For, function: ast.AST, outer: ast.For | None, before: set[str]) -> LoopNames:
     """`before` are the names bound when the loop starts; `outer` is the loop around it, if it is rewritten too."""
-    bound = [name for name in bound_names(loop.body)]
-    written = [name for name in written_names(loop.body) if name in before and reads_first(loop.body, name) is not False]
+    bound = bound_names(loop.body)
+    written = [
+        name for name in written_names(loop.body) if name in before and reads_first(loop.body, name) is not False
+    ]
     lists = [name for name in appended_names(loop.body) if name not in bound and name in before]
     after = _read_after(loop, function, outer)
     carried = [
-        name for name in bound
-        if name in before and (reads_first(loop.body, name) is not False or name in after)
+        name for name in bound if name in before and (reads_first(loop.body, name) is not False or name in after)
     ]
     carried += [name for name in written if name not in carried]
     inside = {*bound, *bound_names([loop.target])}

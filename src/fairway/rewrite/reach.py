@@ -14,11 +14,8 @@ from typing import Any
 
 import torch
 
-_OUTSIDE = tuple(
-    str(Path(path).resolve())
-    for path in {*(sysconfig.get_paths()[key] for key in ("purelib", "platlib", "stdlib")), Path(torch.__file__).parent,
-                 Path(__file__).parents[1]}
-)
+_INSTALLED = [Path(sysconfig.get_paths()[key]) for key in ("purelib", "platlib", "stdlib")]
+_OUTSIDE = tuple(str(path.resolve()) for path in (*_INSTALLED, Path(torch.__file__).parent, Path(__file__).parents[1]))
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 

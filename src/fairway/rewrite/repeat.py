@@ -74,7 +74,9 @@ def zip_(*held: Any) -> Any:
         return builtins.zip(*held, strict=False)
     first = next(one for one in inner if isinstance(one, Steps))
     ats = [one.at if isinstance(one, Steps) else _at_list(one) for one in inner]
-    if any(one.step != 1 or not isinstance(one.start, int) or one.start != 0 for one in inner if isinstance(one, Steps)):
+    if any(
+        one.step != 1 or not isinstance(one.start, int) or one.start != 0 for one in inner if isinstance(one, Steps)
+    ):
         raise Unrewritable("zip over a range that does not start at 0")
     return Steps(0, first.stop, 1, lambda k: tuple([at(k) for at in ats]))
 
@@ -177,12 +179,13 @@ def nested(held: Any, inner: Callable[[Any], Any]) -> Any:
     return collect(held, inner)
 
 
-def loop(held: Any, step: Step, carried: tuple[Any, ...], lists: tuple[Any, ...], last: int,
-         written: Iterable[int] = ()) -> Any:
+def loop(
+    held: Any, step: Step, carried: tuple[Any, ...], lists: tuple[Any, ...], last: int, written: Iterable[int] = ()
+) -> Any:
     """Runs the step over what is held. Gives back the carried names, the lists, and the names last bound inside.
 
-    `written` are the places in `carried` of tensors that the loop writes into: they are given their new contents in place,
-    as other names may stand for the same tensor.
+    `written` are the places in `carried` of tensors that the loop writes into: they are given their new contents in
+    place, as other names may stand for the same tensor.
     """
     held = over(held)
     if not isinstance(held, Steps):
@@ -196,7 +199,9 @@ def loop(held: Any, step: Step, carried: tuple[Any, ...], lists: tuple[Any, ...]
         if isinstance(carried[place], torch.Tensor):
             carried[place].copy_(final[place])
             final[place] = carried[place]
-    joined = tuple([extend(old, new) if new is not None else old for old, new in builtins.zip(lists, made, strict=True)])
+    joined = tuple(
+        [extend(old, new) if new is not None else old for old, new in builtins.zip(lists, made, strict=True)]
+    )
     return tuple(final), joined, bound
 
 
@@ -233,21 +238,29 @@ def _captured(held: Steps, step: Step, carried: tuple[Any, ...], lists: int) -> 
 
     def combine(state: list[Any], k: torch.Tensor) -> Any:
         ends, news, bound = step(held.at(k), tuple(state[: len(carried)]))
-        ends = [_own(as_tensor(value, old)) for value, old in builtins.zip(ends, state, strict=False)]
-        return ends or [state[0].clone()], [_own(as_tensor(value)) for value in (*news, *bound)]
+        kept = [_own(as_tensor(value, old)) for value, old in builtins.zip(ends, state, strict=False)]
+        return kept or [state[0].clone()], [_own(as_tensor(value)) for value in (*news, *bound)]
 
     ends, ys = _scan(combine, init, torch.arange(start, stop, held.step))
     if before is not None:
-        ys = [torch.cat([as_tensor(a).unsqueeze(0), b]) for a, b in builtins.zip((*before[1], *before[2]), ys, strict=True)]
+        ys = [
+            torch.cat([as_tensor(a).unsqueeze(0), b])
+            for a, b in builtins.zip((*before[1], *before[2]), ys, strict=True)
+        ]
     return tuple(ends[: len(carried)]), tuple(ys[:lists]), tuple([y[-1] for y in ys[lists:]])
 
 
 def _alike(old: Any, new: Any) -> bool:
     if isinstance(old, torch.Tensor):
-        return isinstance(new, torch.Tensor) and old.dim() == new.dim() and old.dtype == new.dtype and (
-            old.shape == new.shape)
+        return (
+            isinstance(new, torch.Tensor)
+            and old.dim() == new.dim()
+            and old.dtype == new.dtype
+            and (old.shape == new.shape)
+        )
     return isinstance(old, (bool, int, float, torch.SymInt)) and (
-        not isinstance(new, torch.Tensor) or (new.dim() == 0 and as_tensor(old).dtype == new.dtype))
+        not isinstance(new, torch.Tensor) or (new.dim() == 0 and as_tensor(old).dtype == new.dtype)
+    )
 
 
 def _own(value: torch.Tensor) -> torch.Tensor:
@@ -262,11 +275,12 @@ def _until(held: Steps, step: Step, carried: tuple[Any, ...]) -> Any:
         raise Unrewritable("how often the loop runs depends on a value, and it collects a result at each step")
 
     def more(k: torch.Tensor, *state: Any) -> torch.Tensor:
-        return k < stop if held.step > 0 else k > stop
+        going: torch.Tensor = k < stop if held.step > 0 else k > stop
+        return going
 
     def again(k: torch.Tensor, *state: Any) -> Any:
         ends = step(held.at(k), state)[0]
         return (k + held.step, *[_own(as_tensor(value, old)) for value, old in builtins.zip(ends, state, strict=True)])
 
     init = (start.clone(), *[_own(as_tensor(value)) for value in carried])
-    return tuple(_while_loop(more, again, init)[1:]), (), ()
+    return tuple(_while_loop(more, again, init)[1:]), (), ()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Rewritten code treats a number that was taken out of a tensor as a tensor still: these are Python's own verbs for both.
+"""In rewritten code a number taken out of a tensor is still a tensor: these are Python's own verbs, for both.
 
 Each function does what its builtin does when it is handed plain numbers, and the tensor counterpart otherwise. So one
 text serves eager Python, `torch.export` (where sizes are symbols) and the body of an ONNX Loop (where the index is a
@@ -58,7 +58,7 @@ def number(value: Any) -> Any:
 
 
 def inside(value: Any) -> Any:
-    """A number for use inside a loop. One taken out of a tensor goes in as a tensor: Dynamo refuses its symbol there."""
+    """A number for use inside a loop; one taken out of a tensor as a tensor, as Dynamo refuses its symbol there."""
     unbacked = isinstance(value, torch.SymInt) and bool(free_unbacked_symbols(value))
     return as_tensor(value) if unbacked else value
 
@@ -109,8 +109,12 @@ def abs_(value: Any) -> Any:
     return value.abs() if isinstance(value, torch.Tensor) else builtins.abs(value)
 
 
-def _extreme(values: tuple[Any, ...], on_tensors: Callable[..., Any], on_symbols: Callable[..., Any],
-             on_numbers: Callable[..., Any]) -> Any:
+def _extreme(
+    values: tuple[Any, ...],
+    on_tensors: Callable[..., Any],
+    on_symbols: Callable[..., Any],
+    on_numbers: Callable[..., Any],
+) -> Any:
     if len(values) == 1:
         return on_numbers(values[0])
     best = values[0]
@@ -209,8 +213,16 @@ def branch(test: Any, yes: Callable[..., Any], no: Callable[..., Any], names: tu
 
 
 ADD: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "**": operator.pow,
-    "//": operator.floordiv, "&": operator.and_, "|": operator.or_, "^": operator.xor, "@": operator.matmul,
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "**": operator.pow,
+    "//": operator.floordiv,
+    "&": operator.and_,
+    "|": operator.or_,
+    "^": operator.xor,
+    "@": operator.matmul,
     "%": operator.mod,
 }
 """What `out[i] += v` and its kin do."""

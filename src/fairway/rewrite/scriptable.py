@@ -1,4 +1,4 @@
-"""Statements written so that TorchScript can read them: no attributes of a live module, no numpy, no small helpers."""
+"""Statements written so that TorchScript can read them: without a live module's attributes, numpy, small helpers."""
 
 from __future__ import annotations
 
@@ -44,6 +44,25 @@ class Scriptable(ast.NodeTransformer):
         self.modules: dict[str, torch.nn.Module] = {}
         self.tensors: dict[str, tuple[str, ...]] = {}
         self.reshape_writes = False
+        self.is_tensor: dict[str, bool] = {}
+
+    def visit_If(self, node: ast.If) -> Any:
+        """`if torch.is_tensor(n)` is decided here: inside the piece, what was a number is one again."""
+        known = self._known(node.test)
+        if known is None:
+            return self.generic_visit(node)
+        return [self.visit(statement) for statement in (node.body if known else node.orelse)] or ast.Pass()
+
+    def _known(self, test: ast.expr) -> bool | None:
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            inner = self._known(test.operand)
+            return None if inner is None else not inner
+        if not isinstance(test, ast.Call) or not test.args or not isinstance(test.args[0], ast.Name):
+            return None
+        asked = ast.unparse(test.func) == "torch.is_tensor" or (
+            ast.unparse(test.func) == "isinstance" and ast.unparse(test.args[1]) in ("torch.Tensor", "Tensor")
+        )
+        return self.is_tensor.get(test.args[0].id) if asked else None
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         self.generic_visit(node)
@@ -70,7 +89,7 @@ class Scriptable(ast.NodeTransformer):
         return self._python_only(node) or self._rounded(node)
 
     def _python_only(self, node: ast.Call) -> ast.expr | None:
-        """What TorchScript lacks, in words it has: `reversed(range(n))`, `sum` over tensors, `norm` without its order."""
+        """What TorchScript lacks, in words it has: `reversed(range(n))`, `sum` over tensors, `norm` of order 2."""
         if isinstance(node.func, ast.Attribute) and node.func.attr == "norm":
             given = {keyword.arg for keyword in node.keywords}
             if not node.args and "dim" in given and "p" not in given:
@@ -80,11 +99,18 @@ class Scriptable(ast.NodeTransformer):
         if name == "reversed" and isinstance(inner, ast.Call) and len(inner.args) in (1, 2):
             low, high = (["0", *map(ast.unparse, inner.args)])[-2:]
             return ast.parse(f"range(({high}) - 1, ({low}) - 1, -1)", mode="eval").body
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "stack" and node.args and _backwards(node.args[0]):
+        if (
+            isinstance(node.func, ast.Attribute)
+            and node.func.attr == "stack"
+            and node.args
+            and _backwards(node.args[0])
+        ):
             assert isinstance(node.args[0], ast.Subscript)
             dims = [*node.args[1:], *[keyword.value for keyword in node.keywords if keyword.arg == "dim"]]
             node.args[0] = node.args[0].value
-            return ast.Call(ast.Attribute(node, "flip", ast.Load()), [ast.List([(dims or [ast.Constant(0)])[0]], ast.Load())], [])
+            return ast.Call(
+                ast.Attribute(node, "flip", ast.Load()), [ast.List([(dims or [ast.Constant(0)])[0]], ast.Load())], []
+            )
         if name == "sum" and isinstance(inner, (ast.ListComp, ast.GeneratorExp)):
             rows = ast.unparse(ast.ListComp(inner.elt, inner.generators))
             return ast.parse(f"torch.stack({rows}).sum(0)", mode="eval").body
@@ -111,8 +137,11 @@ class Scriptable(ast.NodeTransformer):
         if isinstance(node.func, ast.Name) and node.func.id in self.helpers:
             made = as_expression(self.helpers[node.func.id], node)
             if made is None:
-                raise Refused(f"the helper `{node.func.id}` is more than assignments, conditions and returns; write it as "
-                              "one expression", node.lineno)
+                raise Refused(
+                    f"the helper `{node.func.id}` is more than assignments, conditions and returns; write it as "
+                    "one expression",
+                    node.lineno,
+                )
             return made
         chain = attribute_chain(node.func)
         method = chain is not None and len(chain) == 2 and chain[0] == "self"
@@ -122,12 +151,14 @@ class Scriptable(ast.NodeTransformer):
         source = read_source(target) if is_user_code(target) else None
         if source is None:
             return None
-        static = method and chain is not None and isinstance(
-            type(self.module).__dict__.get(chain[1]), staticmethod)
+        static = method and chain is not None and isinstance(type(self.module).__dict__.get(chain[1]), staticmethod)
         made = as_expression(source.tree, node, skip=1 if method and not static else 0)
         if made is None and method:
-            raise Refused(f"the loop calls the method `{ast.unparse(node.func)}`, which is more than assignments, conditions "
-                          "and returns", node.lineno)
+            raise Refused(
+                f"the loop calls the method `{ast.unparse(node.func)}`, which is more than assignments, conditions "
+                "and returns",
+                node.lineno,
+            )
         return made
 
     def _choice(self, node: ast.Call) -> ast.expr | None:
@@ -140,13 +171,16 @@ class Scriptable(ast.NodeTransformer):
         if isinstance(held, (dict, torch.nn.ModuleDict)):
             raise Refused("modules are chosen from a dict by a value; use a ModuleList and a number", node.lineno)
         calls = [
-            ast.Call(self._module(f"{'_'.join(attribute_chain(node.func.value) or ())}_{k}", module),
-                     [self.visit(copy.deepcopy(a)) for a in node.args],
-                     [ast.keyword(k2.arg, self.visit(copy.deepcopy(k2.value))) for k2 in node.keywords])
+            ast.Call(
+                self._module(f"{'_'.join(attribute_chain(node.func.value) or ())}_{k}", module),
+                [self.visit(copy.deepcopy(a)) for a in node.args],
+                [ast.keyword(k2.arg, self.visit(copy.deepcopy(k2.value))) for k2 in node.keywords],
+            )
             for k, module in enumerate(held)
         ]
-        stacked = ast.Call(ast.Attribute(ast.Name("torch", ast.Load()), "stack", ast.Load()),
-                           [ast.List(list(calls), ast.Load())], [])
+        stacked = ast.Call(
+            ast.Attribute(ast.Name("torch", ast.Load()), "stack", ast.Load()), [ast.List(list(calls), ast.Load())], []
+        )
         index = ast.Call(ast.Name("int", ast.Load()), [self.visit(node.func.slice)], [])
         return ast.Subscript(stacked, index, ast.Load())
 
@@ -161,7 +195,7 @@ class Scriptable(ast.NodeTransformer):
         value, used = self.module, 1
         held: Any = value
         while used < len(chain) and (isinstance(held, torch.nn.Module) or held is self.module):
-            held = look_up(("self", *chain[1:used + 1]), self.scope)
+            held = look_up(("self", *chain[1 : used + 1]), self.scope)
             used += 1
         name = "_".join(chain[:used])
         rest = chain[used:]
@@ -173,7 +207,9 @@ class Scriptable(ast.NodeTransformer):
         elif isinstance(held, (bool, int, float, str, np.integer, np.floating)):
             new = ast.Constant(held.item() if isinstance(held, np.generic) else held)
         else:
-            raise Refused(f"`{ast.unparse(node)}` is a {type(held).__name__}, which TorchScript cannot take", node.lineno)
+            raise Refused(
+                f"`{ast.unparse(node)}` is a {type(held).__name__}, which TorchScript cannot take", node.lineno
+            )
         for attribute in rest:
             new = ast.Attribute(new, attribute, ast.Load())
         return new

@@ -73,15 +73,21 @@ class Piece:
         held = [_reach(module, chain) for chain in made.writer.tensors.values()]
         return made.function(*[_travelling(v, t) for v, t in zip(values, made.as_tensors, strict=True)], *held)
 
-    def written(self, module: Any, reshape_writes: bool = False) -> tuple[list[ast.stmt], Scriptable]:
+    def written(
+        self, module: Any, reshape_writes: bool = False, is_tensor: dict[str, bool] | None = None
+    ) -> tuple[list[ast.stmt], Scriptable]:
         """The statements as TorchScript will see them."""
         writer = Scriptable(self.original, module, self.helpers)
-        writer.reshape_writes = reshape_writes
-        return [writer.visit(copy.deepcopy(statement)) for statement in self.cut], writer
+        writer.reshape_writes, writer.is_tensor = reshape_writes, is_tensor or {}
+        body: list[ast.stmt] = []
+        for statement in self.cut:
+            new = writer.visit(copy.deepcopy(statement))
+            body += new if isinstance(new, list) else [new]
+        return body, writer
 
-    def _compiled(self, module: Any, values: tuple[Any, ...], as_tensors: set[str], reshape_writes: bool
-                  ) -> _Made:
-        body, writer = self.written(module, reshape_writes)
+    def _compiled(self, module: Any, values: tuple[Any, ...], as_tensors: set[str], reshape_writes: bool) -> _Made:
+        kinds = {name: isinstance(value, torch.Tensor) for name, value in zip(self.takes, values, strict=True)}
+        body, writer = self.written(module, reshape_writes, kinds)
         head: list[ast.stmt] = []
         arguments = [ast.arg("self")] if writer.modules else []
         for name, value in zip(self.takes, values, strict=True):

@@ -73,7 +73,7 @@ def _shape(name: str, what: Any, tensor: torch.Tensor, declared: Declared) -> tu
         what = [named.get(axis) for axis in range(rank)]
     if not isinstance(what, Sequence):
         raise complain(
-            "FW015", f"dims[{name!r}] is {what!r:.80}", todo=(f"Write dims={{{name!r}: 'batch 3'}}, or {{axis: name}}.",)
+            "FW015", f"dims[{name!r}] is {what!r:.80}", todo=(f"Write {{{name!r}: 'batch 3'}} or {{axis: name}}.",)
         )
     if len(what) != rank:
         text = " ".join(str(item) for item in what)

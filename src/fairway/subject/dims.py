@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -131,7 +131,7 @@ class Domain:
 
     dims: tuple[Dim, ...]
 
-    def __iter__(self) -> Iterable[Dim]:  # type: ignore[override]  # reads as a collection of dims
+    def __iter__(self) -> Iterator[Dim]:
         return iter(self.dims)
 
     @property

@@ -203,7 +203,7 @@ def _refuse_clash(name: str, earlier: Sequence[str]) -> None:
             raise complain("FW011", f"the input {name!r} is declared twice")
         short, long = sorted((name, other), key=len)
         if long.startswith(f"{short}."):
-            raise complain("FW011", f"{short!r} and {long!r} are both declared; {short!r} is either a tensor or holds some")
+            raise complain("FW011", f"{short!r} and {long!r} are both declared; {short!r} is a tensor or holds some")
 
 
 def _check_lengths(spec: Sequence[TensorSpec]) -> None:
@@ -355,14 +355,20 @@ def _refuse_unbounded(names: Iterable[str]) -> None:
 
 def _check_made(spec: Sequence[TensorSpec], tensors: Sequence[torch.Tensor], point: Point, seed: int) -> None:
     """A function that answers with other sizes than asked would have the same few sizes tested over and over."""
-    asked = f"inputs({', '.join([str(seed), *(f'{k}={v}' for k, v in point.items())])})"
+    asked = _question(seed, point)
+    todo = ("Make the inputs function answer with the sizes it is asked for.",)
     if len(tensors) != len(spec):
-        raise complain("FW003", f"{asked} gave {len(tensors)} tensors, before it gave {len(spec)}")
+        raise complain("FW003", f"{asked} gave {len(tensors)} tensors, before it gave {len(spec)}", todo=todo)
     for item, tensor in zip(spec, tensors, strict=True):
         dtype = str(tensor.dtype).removeprefix("torch.")
         if dtype != item.dtype or tuple(tensor.shape) != item.sizes(point):
             wanted = f"{item.dtype}{list(item.sizes(point))}"
-            raise complain("FW003", f"{asked} gave {item.name} as {dtype}{list(tensor.shape)}, not {wanted}")
+            seen = f"{asked} gave {item.name} as {dtype}{list(tensor.shape)}, not {wanted}"
+            raise complain("FW003", seen, todo=todo)
+
+
+def _question(seed: int, point: Point) -> str:
+    return f"inputs({', '.join([str(seed), *(f'{k}={v}' for k, v in point.items())])})"
 
 
 def _asked(function: Callable[..., Any], point: Point, seed: int) -> Any:
@@ -370,14 +376,13 @@ def _asked(function: Callable[..., Any], point: Point, seed: int) -> Any:
     try:
         return function(seed, **point)
     except Exception as error:
-        asked = f"inputs({', '.join([str(seed), *(f'{k}={v}' for k, v in point.items())])})"
         frames = [
             Where(file=f.filename, line=f.lineno, function=f.name, source=f.line)
             for f in traceback.extract_tb(error.__traceback__)
         ]
         raise complain(
             "FW015",
-            f"{asked} raised {type(error).__name__}: {error}",
+            f"{_question(seed, point)} raised {type(error).__name__}: {error}",
             where=user_frame(frames),
             todo=("Fix the function: it must take any sizes within the bounds.",),
         ) from error

@@ -39,7 +39,7 @@ def flatten(value: Any, path: tuple[str, ...] = ()) -> list[Leaf]:
         fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
         return flatten(fields, path)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return flatten(value._asdict(), path)
+        return flatten(dict(zip(value._fields, value, strict=True)), path)
     if isinstance(value, list | tuple):
         return [leaf for i, item in enumerate(value) for leaf in flatten(item, (*path, str(i)))]
     return [Leaf(path, value)]

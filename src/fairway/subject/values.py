@@ -71,7 +71,7 @@ def _whole(
 
 
 def _mask(kind: str, shape: tuple[int, ...], generator: torch.Generator, flavour: Flavour) -> torch.Tensor:
-    """Rows padded on one side, drawn where the kind leaves it open; `least` pads nothing, `most` all but one element."""
+    """Rows padded on one side, drawn where the kind leaves it open; `least` pads nothing, `most` all but one."""
     rows, length = shape[:-1], shape[-1]
     if flavour in ("least", "zeros"):
         real = torch.full(rows, length)

@@ -1,0 +1,211 @@
+"""Writes docs/reference from the code: the commands, the findings, the remedies, the public Python names.
+
+Run by `make docs`. tests/docs/test_reference.py asserts that the pages in the repository are what this writes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+import fairway
+from fairway.cli.app import app
+from fairway.findings.codes import CODES, Code, exit_status
+from fairway.remedies.catalogue import CATALOGUE
+from fairway.remedies.contract import Remedy
+
+REFERENCE = Path(__file__).with_name("reference")
+
+NOTE = "<!-- Written by docs/generate.py. Change the code and run `make docs`. -->"
+
+WHOSE = {
+    "input": "your input",
+    "model": "the model's code",
+    "upstream": "an exporter or a library",
+    "evidence": "the exported file",
+    "limit": "a limit",
+    "fairway": "Fairway itself",
+}
+
+GROUPS = {
+    "0": "What was asked cannot be done as asked",
+    "1": "Something could not be loaded",
+    "2": "The model, as its team wrote it",
+    "3": "Exporters",
+    "4": "What the evidence showed",
+    "5": "Limits",
+    "9": "Fairway itself",
+}
+
+STAGES = {
+    "source": "rewrites the user's function, once the rewrite is proven equal in eager PyTorch",
+    "model": "changes the model while it is captured",
+    "library": "patches a library while the model is captured",
+    "translation": "gives the exporter a translation of its own",
+    "graph": "changes the exported graph",
+}
+
+
+def pages() -> dict[str, str]:
+    """Every generated page by its name."""
+    return {
+        "cli.md": "\n".join(cli()),
+        "findings.md": "\n".join(findings()),
+        "remedies.md": "\n".join(remedies()),
+        "python.md": "\n".join(python()),
+    }
+
+
+def cli() -> Iterator[str]:
+    group: Any = typer.main.get_command(app)
+    yield from ("# The command line", "", NOTE, "", group.help, "", group.epilog, "")
+    for name, command in group.commands.items():
+        arguments = [p for p in command.params if p.param_type_name == "argument"]
+        options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
+        usage = " ".join(f"{a.metavar}" if a.required else f"[{a.metavar}]" for a in arguments)
+        yield from (f"## fairway {name}", "", inspect.cleandoc(command.help), "")
+        yield from ("```text", f"fairway {name} {usage} [OPTIONS]".replace("  ", " "), "```", "")
+        yield from ("| | |", "|---|---|")
+        for parameter in (*arguments, *options):
+            yield f"| {_spelling(parameter)} | {_cell(parameter.help or '')}{_default(parameter)} |"
+        yield ""
+
+
+def _spelling(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return f"`{parameter.metavar}`"
+    names = ", ".join(f"`{o}`" for o in (*parameter.opts, *parameter.secondary_opts))
+    return names if parameter.is_flag else f"{names} `{_cell(parameter.metavar or parameter.name.upper())}`"
+
+
+def _default(parameter: Any) -> str:
+    if parameter.required:
+        return " Required."
+    if parameter.param_type_name == "argument" or parameter.default in (None, False, True, ()):
+        return " On unless switched off." if parameter.default is True else ""
+    return f" Default: {parameter.default}."
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def findings() -> Iterator[str]:
+    yield from ("# Findings", "", NOTE, "")
+    yield "Every diagnosis has a code. `fairway explain FW###` prints the same text. Codes are never reused."
+    yield ""
+    yield "An error keeps a file from being verified. Warnings and notes are reported beside the verdict. Two warnings"
+    yield "decide it too: FW504 makes a file unproven, and FW210 makes it wrong where remedies are switched off."
+    for digit, title in GROUPS.items():
+        rows = [row for row in CODES.values() if row.code[2] == digit]
+        if not rows:
+            continue
+        yield from ("", f"## FW{digit}xx: {title}", "", f"Exit code {exit_status(rows[0].code)}.")
+        for row in rows:
+            yield from _finding(row)
+    yield ""
+
+
+def _finding(row: Code) -> Iterator[str]:
+    cured = [name for name, remedy in CATALOGUE.items() if remedy.cures == row.code]
+    yield from ("", f"### {row.code} {row.name}", "", f"{row.title}. ({row.severity}; {WHOSE[row.kind]})", "", row.why)
+    yield ""
+    for number, step in enumerate(row.todo, 1):
+        yield f"{number}. {step}"
+    if cured:
+        links = ", ".join(f"[{name}](remedies.md#{name})" for name in cured)
+        yield from ("", f"Remedy: {links}.")
+
+
+def remedies() -> Iterator[str]:
+    yield from ("# Remedies", "", NOTE, "")
+    yield "In the order in which they are asked. `fairway remedies` lists them; `--no-remedies` switches them all off."
+    yield ""
+    yield from ("| remedy | cures | stage |", "|---|---|---|")
+    for remedy in CATALOGUE.values():
+        code = f"[{remedy.cures}](findings.md#{remedy.cures.lower()}-{CODES[remedy.cures].name})"
+        yield f"| [{remedy.name}](#{remedy.name}) | {code} | {remedy.stage} |"
+    yield from ("", "| stage | what such a remedy does |", "|---|---|")
+    for stage, what in STAGES.items():
+        yield f"| {stage} | {what} |"
+    for remedy in CATALOGUE.values():
+        yield from _remedy(remedy)
+    yield ""
+
+
+def _remedy(remedy: Remedy) -> Iterator[str]:
+    seen = ", ".join(f"{package} {versions}" for package, versions in remedy.affected.items()) or "any version"
+    text = inspect.cleandoc(sys.modules[remedy.detect.__module__].__doc__ or "")
+    yield from ("", f"## {remedy.name}", "", f"Cures {remedy.cures}: {CODES[remedy.cures].title}.", "")
+    yield from (text, "")
+    yield f"- Seen in: {seen}"
+    yield f"- Upstream: {', '.join(remedy.upstream) or 'no known issue'}"
+    yield f"- Safe because: {remedy.safety}"
+
+
+def python() -> Iterator[str]:
+    yield from ("# Python", "", NOTE, "")
+    yield "`import fairway` needs no torch; the names below are loaded when they are first used."
+    for name in ("export", "verify"):
+        function = getattr(fairway, name)
+        yield from ("", f"## fairway.{name}", "", "```python", _signature(name, function), "```", "")
+        yield inspect.cleandoc(function.__doc__ or "")
+    for name in ("Recipe", "Result", "Evidence", "Finding"):
+        yield from _dataclass(name, getattr(fairway, name))
+    yield from ("", "## fairway.UserError", "", inspect.cleandoc(fairway.UserError.__doc__ or ""), "")
+
+
+def _signature(name: str, function: Any) -> str:
+    signature = inspect.signature(function)
+    lines = [f"fairway.{name}("]
+    starred = False
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and not starred:
+            lines.append("    *,")
+            starred = True
+        default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
+        lines.append(f"    {parameter.name}: {parameter.annotation}{default},")
+    return "\n".join((*lines, f") -> {signature.return_annotation}"))
+
+
+def _dataclass(name: str, cls: Any) -> Iterator[str]:
+    yield from ("", f"## fairway.{name}", "", inspect.cleandoc(cls.__doc__ or ""), "")
+    told = _attribute_docs(cls)
+    yield from ("| field | type | |", "|---|---|---|")
+    for field in dataclasses.fields(cls):
+        yield f"| `{field.name}` | `{_cell(str(field.type))}` | {_cell(told.get(field.name, ''))} |"
+    for attribute, value in vars(cls).items():
+        if isinstance(value, property):
+            returns = value.fget.__annotations__.get("return", "")
+            told_of = _cell(inspect.cleandoc(value.__doc__ or ""))
+            yield f"| `.{attribute}` | `{_cell(str(returns))}` | {told_of} |"
+
+
+def _attribute_docs(cls: Any) -> dict[str, str]:
+    """The strings that stand below the fields in the source."""
+    import ast
+
+    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    found = {}
+    for before, after in zip(body.body, body.body[1:], strict=False):
+        if isinstance(before, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            found[ast.unparse(before.target)] = " ".join(str(after.value.value).split())
+    return found
+
+
+def main() -> None:
+    REFERENCE.mkdir(exist_ok=True)
+    for name, text in pages().items():
+        (REFERENCE / name).write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""Shrinking finds the smallest failing shape and the true line between right and wrong."""
+
+from fairway.evidence.boundary import Boundary, shrink
+from fairway.subject.dims import Dim, Domain
+
+DOMAIN = Domain((Dim("batch", 1, 8), Dim("time", 10, 2000)))
+EXAMPLE = {"batch": 2, "time": 19}
+
+
+def test_a_length_that_is_too_long_is_found_exactly():
+    found = shrink(DOMAIN, {"batch": 8, "time": 2000}, EXAMPLE, lambda p: p["time"] > 1009)
+    assert found.point == {"batch": 1, "time": 1010}
+    assert found.boundaries == (Boundary("time", 1009, 1010),)
+    assert str(found.boundaries[0]) == "right up to time=1009, wrong from 1010"
+    assert found.fixed == ()
+
+
+def test_a_dim_that_accepts_only_the_examples_size_is_called_fixed():
+    found = shrink(DOMAIN, {"batch": 8, "time": 2000}, EXAMPLE, lambda p: p["batch"] != 2)
+    assert found.fixed == ("batch",)
+    assert found.point["batch"] == 1
+
+
+def test_both_dims_can_be_fixed():
+    found = shrink(DOMAIN, {"batch": 8, "time": 2000}, EXAMPLE, lambda p: p != EXAMPLE)
+    assert found.fixed == ("batch", "time")
+
+
+def test_a_file_that_is_wrong_everywhere_has_no_boundary():
+    found = shrink(DOMAIN, {"batch": 8, "time": 2000}, EXAMPLE, lambda p: True)
+    assert found.point == {"batch": 1, "time": 10}
+    assert found.boundaries == ()
+
+
+def test_small_sizes_can_be_the_wrong_ones():
+    found = shrink(DOMAIN, {"batch": 1, "time": 10}, EXAMPLE, lambda p: p["time"] < 12)
+    assert str(found.boundaries[0]) == "right down to time=12, wrong at 11"
+
+
+def test_multiples_are_stepped_over():
+    domain = Domain((Dim("seq", 8, 512, 8),))
+    found = shrink(domain, {"seq": 512}, {"seq": 16}, lambda p: p["seq"] > 100)
+    assert found.boundaries == (Boundary("seq", 96, 104),)

@@ -58,7 +58,7 @@ def beam_search(stepper, trajectory, nearest_key, beams=4):
     for _ in range(LONGEST_WORD - 1):
         count = len(alive)
         logits = stepper.decode(
-            np.ascontiguousarray(np.broadcast_to(memory, (count, *memory.shape[1:]))),
+            np.repeat(memory, count, axis=0),
             np.zeros((count, memory.shape[1]), bool),
             alive,
             np.zeros(alive.shape, bool),

@@ -22,6 +22,8 @@ def check_target(path: Path, overwrite: bool) -> None:
         below = next(p for p in (folder, *folder.parents) if os.path.lexists(p))
         what = "does not exist" if below.is_dir() else f"cannot exist, because {below} is a file"
         raise complain("FW009", f"the folder {folder} {what}")
+    if path.is_dir():
+        raise complain("FW009", f"{path} is a folder")
     for file in (path, path.with_name(path.name + ".data"), record_path(path)):
         if file.is_dir():
             raise complain("FW009", f"{file} is a folder")

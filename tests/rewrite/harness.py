@@ -23,6 +23,8 @@ class Flat(torch.nn.Module):
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
         self.model = model
+        # The TorchScript exporter sets its root to eval mode, and afterwards everything to the root's mode.
+        self.training = model.training
 
     def forward(self, *tensors: torch.Tensor) -> object:
         return self.model(*tensors)
@@ -39,6 +41,8 @@ def copies(args: Tensors) -> Tensors:
 def outputs(model: torch.nn.Module, args: Tensors) -> list[torch.Tensor]:
     with torch.no_grad():
         result = model(*copies(args))
+    if isinstance(result, dict):
+        return list(result.values())
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
 

@@ -14,10 +14,11 @@ from fairway.evidence.evidence import Differential, Evidence
 from fairway.evidence.gather import gather, other_example
 from fairway.evidence.judge import Judge, open_runtime
 from fairway.evidence.lattice import Level, sample
-from fairway.findings import Finding
+from fairway.errors import UserError
+from fairway.findings import Finding, exit_status
 from fairway.ladder.attempt import Limits, Outcome, Workers
 from fairway.ladder.capture import Captured, capture, case_for
-from fairway.ladder.diagnose import blame, diagnose
+from fairway.ladder.diagnose import accuse, blame, diagnose
 from fairway.ladder.plan import Step, next_step
 from fairway.ladder.preflight import Preflight, look
 from fairway.ladder.prescribe import Prescription, check_patches, matches_for, patched, prescribe
@@ -87,6 +88,7 @@ def climb(
     with Workers(settings.limits) as workers:
         heard(("stage", "looking at the model"))
         seen = workers.run(lambda tell: _look(subject, settings))
+        _raise_usage(seen)
         if seen.status != "done":
             return Climb(Preflight((), (), ()), (), tuple(diagnose(seen, ())))
         preflight, suspected = seen.value
@@ -101,6 +103,13 @@ def climb(
             if rung.verdict == "verified":
                 break
     return Climb(preflight, tuple(rungs), _sum_up(preflight, rungs))
+
+
+def _raise_usage(outcome: Outcome) -> None:
+    """What the user asked for in vain is an error here, also where it was noticed in another process."""
+    finding = outcome.failure.finding if outcome.failure else None
+    if finding is not None and exit_status(finding.code) in (2, 3):
+        raise UserError(finding)
 
 
 def _look(subject: Subject, settings: Settings) -> tuple[Preflight, tuple[Suspect, ...]]:
@@ -123,6 +132,7 @@ def _walk(
 
     def export(which: int) -> Callable[[Any], Captured]:
         def work(tell: Any) -> Captured:
+            _ignore_mode(subject, preflight)
             with patched(subject.model, subject.patches):
                 case, tensors = case_for(subject, route, earlier, points[which], 1 + which)
                 case.output_names = preflight.output_names
@@ -162,6 +172,7 @@ def _prescribed(
         return Prescription(), ()
 
     def work(tell: Any) -> Prescription:
+        _ignore_mode(subject, preflight)
         with patched(subject.model, subject.patches):
             return prescribe(subject, step.route, earlier, step.rewrites, preflight.output_names)
 
@@ -171,6 +182,12 @@ def _prescribed(
         return Prescription(), (("all remedies", f"looking for them failed: {why}"),)
     prescription: Prescription = outcome.value
     return prescription, tuple((n, f"{why}{f' ({where})' if where else ''}") for n, why, where in prescription.refused)
+
+
+def _ignore_mode(subject: Subject, preflight: Preflight) -> None:
+    """Where the mode was seen to make no difference, it is no defect either."""
+    if not any(f.code == "FW202" for f in preflight.findings):
+        subject.model.eval()
 
 
 def _settle(subject: Subject, settings: Settings) -> None:
@@ -195,7 +212,7 @@ def _weigh(
         clash = tuple(Finding("FW210", name) for name in captured.clash)
         if not evidence.wrong:
             return "wrong" if clash else "verified", evidence, (*evidence.findings, *clash)
-        causes = blame(captured.warned, suspected)
+        causes = blame(captured.warned, suspected) or accuse(suspected)
         if evidence.boundaries:
             line = "; ".join(evidence.boundaries)
             causes = [replace(f, seen=f"{f.seen}; the file is {line}") for f in causes]
@@ -276,6 +293,7 @@ def judge_file(
 ) -> Climb:  # fmt: skip
     """The judge alone, on a file that somebody made: one rung without a capture."""
     seen = workers.run(lambda tell: look(subject, settings.remedies))
+    _raise_usage(seen)
     if seen.status != "done":
         return Climb(Preflight((), (), ()), (), tuple(diagnose(seen, ())))
     preflight: Preflight = seen.value

@@ -70,6 +70,11 @@ def blame(warned: Sequence[tuple[str, Where]], suspects: Sequence[Suspect]) -> l
     return list({(f.code, str(f.where)): f for f in found}.values())
 
 
+def accuse(suspects: Sequence[Suspect]) -> list[Finding]:
+    """Where nothing was said by the exporter, the lines that it is known to freeze; used once the file is wrong."""
+    return [Finding(_KINDS[s.kind], s.detail, where=s.where) for s in suspects if s.kind in ("loop", "choice")]
+
+
 def _caused(where: Where | None, suspects: Sequence[Suspect]) -> list[Finding]:
     """Suspects in the function that the exporter stumbled in; the loop or choice rather than the line that fed it."""
     if where is None or where.file is None:

@@ -43,12 +43,12 @@ class Preflight:
 def look(subject: Subject, remedies: bool) -> Preflight:
     """Runs the model in PyTorch at the example and at the domain's corners. Nothing is exported yet."""
     findings: list[Finding] = []
-    training = training_modules(subject.model)
+    tensors = subject.make(subject.example, 1, "normal")
+    training = training_modules(subject.model) or _mode_sensitive(subject, tensors)
     if training:
         findings.append(_training_finding(subject.model, training))
-        if remedies:
-            subject.model.eval()
-    tensors = subject.make(subject.example, 1, "normal")
+    if remedies or not training:
+        subject.model.eval()
     args, kwargs = subject.call([t.clone() for t in tensors])
     try:
         with torch.no_grad():
@@ -76,6 +76,26 @@ def training_modules(model: torch.nn.Module) -> list[str]:
         if getattr(module, "dropout", 1) != 0 and getattr(module, "p", 1) != 0:
             found.append(name or type(module).__name__)
     return found
+
+
+def _mode_sensitive(subject: Subject, tensors: list[torch.Tensor]) -> list[str]:
+    """The root's name where the model answers otherwise in training mode, though none of its layers is known to."""
+    model = subject.model
+    modes = {m: m.training for m in model.modules()}
+    if not any(modes.values()):
+        return []
+    try:
+        torch.manual_seed(13)
+        as_found = run_eager(subject, tensors)
+        torch.manual_seed(13)
+        settled = run_eager(subject, tensors) if model.eval() else []
+    except Exception:
+        return []  # PyTorch refuses the example; that is reported where it is run in earnest
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+    same = all(a.shape == b.shape and torch.equal(a, b) for a, b in zip(as_found, settled, strict=True))
+    return [] if same else [type(model).__name__]
 
 
 def _training_finding(model: torch.nn.Module, training: list[str]) -> Finding:

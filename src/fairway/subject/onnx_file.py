@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fairway.errors import complain
-from fairway.subject.subject import Subject
+
+if TYPE_CHECKING:
+    from fairway.subject.subject import Subject
 
 
 @dataclass(frozen=True)

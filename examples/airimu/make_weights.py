@@ -1,6 +1,6 @@
 """Trains CodeNet for a few seconds on generated recordings and writes `codenet.safetensors` beside this file.
 
-    python examples/airimu/make_weights.py [another/path.safetensors]
+python examples/airimu/make_weights.py [another/path.safetensors]
 """
 
 import sys

@@ -1,6 +1,6 @@
 """Trains the small model for a few minutes on generated swipes and writes `swipe.safetensors` beside this file.
 
-    python examples/swipe/make_weights.py [another/path.safetensors]
+python examples/swipe/make_weights.py [another/path.safetensors]
 """
 
 import sys

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import onnx
 import pytest
+import torch
 from conftest import QUICK, RECIPE, Fairway
 
 from fairway.cli.options import parse_memory
@@ -101,7 +102,8 @@ def test_verify_agrees_with_the_export(fairway: Fairway, folder: Path) -> None:
 
 def test_verify_calls_a_file_of_other_weights_wrong(fairway: Fairway, folder: Path) -> None:
     fairway("export", "recipe.py", "-o", "out.onnx", *QUICK)
-    said = fairway("verify", "out.onnx", "recipe.py", "--level", "quick", "--json")  # built anew: other random weights
+    torch.save({"fc.weight": torch.ones(4, 3), "fc.bias": torch.ones(4)}, folder / "other.pt")
+    said = fairway("verify", "out.onnx", "recipe.py", "--checkpoint", "other.pt", "--level", "quick", "--json")
     record = json.loads(said.out)
     assert (record["verdict"], said.code) == ("wrong", 1)
     assert record["findings"][0]["code"] == "FW401"
@@ -233,20 +235,22 @@ def test_memory_is_read_as_people_write_it(text: str | None, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "G", "-1G", "8X", "eight"])
 def test_memory_that_is_no_size_is_refused(text: str) -> None:
-    with pytest.raises(UserError, match="FW006: --memory '.*' is no size"):
+    with pytest.raises(UserError, match="FW006: --memory"):
         parse_memory(text)
 
 
 def test_output_into_a_pipe_that_closes_early_is_no_bug(folder: Path) -> None:
     """As in `fairway explain --list | head -1`."""
-    code = "import sys; from fairway.cli import main; sys.stdout.close(); sys.stdout = open(3, 'w', buffering=1); main()"
-    read, write = os.pipe()
-    os.close(read)
-    os.dup2(write, 3) if write != 3 else None
-    done = subprocess.run(
-        [sys.executable, "-c", code, "explain", "--list"], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True,
-        pass_fds=(3,), timeout=60,
+    code = "import sys; sys.stdin.read(); from fairway.cli import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-c", code, "explain", "--list"], cwd=folder, env=ENVIRONMENT, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
-    os.close(3)
-    assert "FW901" not in done.stdout + done.stderr
-    assert done.returncode == 1
+    assert process.stdin
+    assert process.stdout
+    assert process.stderr
+    process.stdout.close()
+    process.stdin.close()
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert process.wait(timeout=60) == 1

@@ -52,6 +52,14 @@ class WritesThroughAnAttribute(nn.Module):
         return self.memory + x[0, 0]
 
 
+class CopiesIntoAView(nn.Module):
+    def forward(self, x):
+        out = torch.zeros_like(x)
+        for i in range(x.shape[1]):
+            out[:, i].copy_(x[:, i])
+        return out
+
+
 class While(nn.Module):
     def forward(self, x):
         i = 0
@@ -62,6 +70,11 @@ class While(nn.Module):
 
 
 REASONS = [
+    (
+        CopiesIntoAView,
+        "out[:, i].copy_(x[:, i])",
+        "`out[:, i].copy_` changes a tensor in place inside the loop; write `out[:, i] = ...` instead",
+    ),
     (
         Breaks,
         "break",

@@ -191,6 +191,9 @@ _ROWS = (
     Code("FW318", "fully-masked-rows", "Attention rows with everything masked differ from PyTorch's", "upstream",
          "PyTorch answers zeros for them; the dynamo exporter's attention gives an average or NaN.",
          ("Leave remedies on: fully_masked_rows.",)),
+    Code("FW319", "half-mask-not-absorbed", "A float16 mask is added with more precision than PyTorch has", "upstream",
+         "ONNX Runtime adds float16 numbers in float32 on the CPU; a score that PyTorch rounds away stays.",
+         ("Leave remedies on: half_mask_absorbed.",)),
     # FW4xx: what the evidence showed.
     Code("FW401", "numbers-differ", "The file's numbers differ from PyTorch's", "evidence",
          "At a legal input the file is further from the float64 truth than PyTorch's own rounding explains.",

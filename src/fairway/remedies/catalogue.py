@@ -6,6 +6,7 @@ from fairway.remedies import (
     attention_length_baked,
     causal_undecided,
     fully_masked_rows,
+    half_mask_absorbed,
     input_output_name_clash,
     integer_mask_arithmetic,
     loop_unrolled,
@@ -37,6 +38,7 @@ _REMEDIES = (
     mul_scalar.REMEDY,
     # The graph.
     input_output_name_clash.REMEDY,
+    half_mask_absorbed.REMEDY,
     output_shape_fixed.REMEDY,
 )
 

@@ -183,6 +183,7 @@ class Functional:
     def _loop(self, node: ast.For, before: set[str]) -> list[ast.stmt]:
         names = loop_names(node, self.tree, self.loop, before)
         self._check_lists(node, names.lists)
+        _check_in_place(node, before)
         taken = sorted((numbers_taken_out(self.tree) & before & read_names(node.body)) - set(names.carried))
         self.made += 1
         step = f"_step_{node.lineno}_{self.made}"
@@ -320,6 +321,21 @@ class Functional:
             sides.append(side)
         call = runtime_call("choose", test, *[ast.Name(side.name, ast.Load()) for side in sides])
         return [*sides, ast.Return(call)]
+
+
+def _check_in_place(loop: ast.For, before: set[str]) -> None:
+    """Refuses `out[i].copy_(v)` and `acc.add_(v)`: steps hand tensors on, they do not change those of other steps."""
+    for node in walk_own(loop.body):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        name, base = node.func.attr, node.func.value
+        if not name.endswith("_") or name.endswith("__"):
+            continue
+        if isinstance(base, ast.Subscript) or (isinstance(base, ast.Name) and base.id in before):
+            text = ast.unparse(base)
+            raise Refused(
+                f"`{text}.{name}` changes a tensor in place inside the loop; write `{text} = ...` instead", node.lineno
+            )
 
 
 def _define(name: str, parameters: list[str], body: list[ast.stmt]) -> ast.FunctionDef:

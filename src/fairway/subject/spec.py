@@ -65,7 +65,7 @@ _NAME = re.compile(r"\s*([A-Za-z_]\w*(?:\.\w+)*)\s*")
 _DTYPE = re.compile(r"\s*(\w+)\s*")
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _BELOW = re.compile(r"\s*<\s*(\d+)\s*$")
-_RANGE = re.compile(rf"\s*in\s+({_NUMBER}?)\s*\.\.\s*({_NUMBER})\s*$")
+_RANGE = re.compile(rf"\s*in\s+({_NUMBER})\s*\.\.\s*({_NUMBER})\s*$")
 _KIND = re.compile(r"\s*=\s*([\w-]+)(?:\(([^)]*)\))?\s*$")
 _DIM = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:=\s*(-?\d+)\s*\.\.\s*(-?\d+)\s*)?(?:%\s*(\d+)\s*)?$")
 
@@ -128,7 +128,7 @@ def _parse_values(line: str, at: int, dtype: str, shape: tuple[Size, ...]) -> Va
         _check_fits(line, place, dtype, 0, int(found[1]) - 1)
         return Values(below=int(found[1]))
     if found := _RANGE.match(rest):
-        low, high = float(found[1] or 0), float(found[2])
+        low, high = float(found[1]), float(found[2])
         if low > high:
             _stop(line, place, f"the range {low:g}..{high:g} is empty")
         if dtype == "bool":

@@ -34,6 +34,8 @@ NOT_RUN = {
     "pip install": "needs the network, and would change the environment that runs this test",
     "make demo": "sets up an environment; its one command is run from the example's page",
     "make test": "is what runs this test",
+    "python examples/airimu/make_weights.py": "trains; its result is in the repository",
+    "python examples/swipe/make_weights.py": "trains for more than a minute; its result is in the repository",
     "make docs": "sets up an environment; test_reference.py runs the generator",
 }
 """Commands by their beginning, and why they are left out."""

@@ -41,3 +41,19 @@ def test_multiples_are_stepped_over():
     domain = Domain((Dim("seq", 8, 512, 8),))
     found = shrink(domain, {"seq": 512}, {"seq": 16}, lambda p: p["seq"] > 100)
     assert found.boundaries == (Boundary("seq", 96, 104),)
+
+
+def test_a_defect_that_comes_and_goes_is_not_called_a_clean_boundary():
+    found = shrink(DOMAIN, {"batch": 8, "time": 2000}, EXAMPLE, lambda p: p["time"] > 1009 or p["time"] % 9 in (6, 7))
+    assert "and elsewhere" in str(found.boundaries[0])
+
+
+def test_no_point_is_tried_twice():
+    tried = []
+
+    def bad(point):
+        tried.append(tuple(point.items()))
+        return point["time"] > 1009
+
+    shrink(DOMAIN, {"batch": 8, "time": 2000}, EXAMPLE, bad)
+    assert len(tried) == len(set(tried))

@@ -191,7 +191,7 @@ def test_nested_inputs_are_flattened_and_built_again(value: Any, names: list[str
     again = called(subject, n=6)["a"]
     assert type(again) is type(value)
     tensors = subject.make({"n": 6}, 5, "normal")
-    assert [tuple(t.shape)[0] for t in tensors] == [6] * len(names)
+    assert [t.shape[0] for t in tensors] == [6] * len(names)
 
 
 def test_constants_among_the_inputs_stay_as_they_are() -> None:

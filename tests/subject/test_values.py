@@ -27,7 +27,9 @@ def test_every_dtype_has_every_flavour(dtype: str, flavour: Flavour) -> None:
     assert (tensor.dtype, tuple(tensor.shape)) == (getattr(torch, dtype), (4, 3))
 
 
-@pytest.mark.parametrize("line", ["x: float32[b, 3]", "x: int64[b, 3] < 99", "x: bool[b, 3]", "x: bool[b, 3] = padding"])
+@pytest.mark.parametrize(
+    "line", ["x: float32[b, 3]", "x: int64[b, 3] < 99", "x: bool[b, 3]", "x: bool[b, 3] = padding"]
+)
 def test_the_same_seed_gives_the_same_values_and_another_seed_others(line: str) -> None:
     assert torch.equal(make(line, {"b": 9}, 5), make(line, {"b": 9}, 5))
     assert any(not torch.equal(make(line, {"b": 9}, 5), make(line, {"b": 9}, seed)) for seed in (6, 7))
@@ -126,7 +128,9 @@ def test_large_values_are_large() -> None:
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-@pytest.mark.parametrize("line", ["x: float32[n]", "m: bool[2, n] = padding", "l: int64[2] = lengths(n)", "i: int64[n] < 5"])
+@pytest.mark.parametrize(
+    "line", ["x: float32[n]", "m: bool[2, n] = padding", "l: int64[2] = lengths(n)", "i: int64[n] < 5"]
+)
 def test_a_size_of_zero_can_be_made(line: str, flavour: Flavour) -> None:
     tensor = make(line, {"n": 0}, flavour=flavour)
     assert tuple(tensor.shape) == parse_input(line).sizes({"n": 0})

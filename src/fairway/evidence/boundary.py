@@ -15,8 +15,12 @@ class Boundary:
     dim: str
     right: int
     wrong: int
+    clean: bool = True
+    """Whether every size tried on either side agrees; some defects come and go with the size."""
 
     def __str__(self) -> str:
+        if not self.clean:
+            return f"right at {self.dim}={self.right}, wrong at {self.wrong} and elsewhere"
         if self.wrong > self.right:
             return f"right up to {self.dim}={self.right}, wrong from {self.wrong}"
         return f"right down to {self.dim}={self.right}, wrong at {self.wrong}"
@@ -36,6 +40,7 @@ def shrink(domain: Domain, failing: Point, example: Point, bad: Callable[[Point]
     Bisection assumes one change along a dim; the two sizes it ends at were both tested, so what is said of them is true
     even where that assumption is not.
     """
+    bad = _remembering(bad)
     point = dict(failing)
     for dim in domain.dims:
         point[dim.name] = _smallest(dim, point, bad)
@@ -65,10 +70,20 @@ def _towards(dim: Dim, end: int, example: Point, bad: Callable[[Point], bool]) -
     if not bad({**example, dim.name: end}):
         return None
     sizes = dim.sizes
-    right, wrong = _bisect(
-        sizes.index(example[dim.name]), sizes.index(end), lambda i: bad({**example, dim.name: sizes[i]})
-    )
-    return Boundary(dim.name, sizes[right], sizes[wrong])
+
+    def bad_at(index: int) -> bool:
+        return bad({**example, dim.name: sizes[index]})
+
+    last = sizes.index(end)
+    right, wrong = _bisect(sizes.index(example[dim.name]), last, bad_at)
+    first = 0 if end == sizes[-1] else len(sizes) - 1
+    clean = all(bad_at(i) for i in _between(wrong, last)) and not any(bad_at(i) for i in _between(first, right))
+    return Boundary(dim.name, sizes[right], sizes[wrong], clean)
+
+
+def _between(a: int, b: int) -> set[int]:
+    """A few places from `a` to `b`, both included, unevenly spaced so that a period does not hide."""
+    return {a + (b - a) * k // 12 for k in (0, 1, 2, 5, 7, 11, 12)}
 
 
 def _bisect(right: int, wrong: int, bad_at: Callable[[int], bool]) -> tuple[int, int]:
@@ -79,3 +94,15 @@ def _bisect(right: int, wrong: int, bad_at: Callable[[int], bool]) -> tuple[int,
         else:
             right = middle
     return right, wrong
+
+
+def _remembering(bad: Callable[[Point], bool]) -> Callable[[Point], bool]:
+    known: dict[tuple[tuple[str, int], ...], bool] = {}
+
+    def asked(point: Point) -> bool:
+        key = tuple(sorted(point.items()))
+        if key not in known:
+            known[key] = bad(point)
+        return known[key]
+
+    return asked

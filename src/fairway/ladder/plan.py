@@ -29,8 +29,8 @@ class Step:
 
 _LADDER: tuple[tuple[str, bool], ...] = (
     ("export-dynamic", True),
-    ("export-dynamic", False),
     ("trace", True),
+    ("export-dynamic", False),
     ("export-auto", False),
     ("trace", False),
     ("strict-dynamic", False),

@@ -79,6 +79,8 @@ def _inferred(model: ir.Model, values: list[ir.Value], sizes: dict[str, int]) ->
 
     inputs = [(v, v.shape) for v in model.graph.inputs]
     declared = [(v, v.shape) for v in values]
+    # What Scan and Loop hand to their bodies is inferred too, and must not stay behind with the sizes tried here.
+    handed = [(v, v.shape) for graph in model.graphs() for v in graph.inputs if graph is not model.graph]
     quiet = logging.getLogger("onnx_ir.passes.common.shape_inference")
     level = quiet.level
     try:
@@ -92,7 +94,7 @@ def _inferred(model: ir.Model, values: list[ir.Value], sizes: dict[str, int]) ->
         return [_dims(v) for v in values]
     finally:
         quiet.setLevel(level)
-        for value, shape in (*inputs, *declared):
+        for value, shape in (*inputs, *declared, *handed):
             value.shape = shape
 
 

@@ -164,13 +164,17 @@ def _own_folder(folder: Path) -> Iterator[None]:
 def _run_module(name: str) -> ModuleType:
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
-    try:
-        if importlib.util.find_spec(name) is None:
-            raise complain("FW101", f"there is no module {name!r}")
-    except (ModuleNotFoundError, ValueError) as error:
-        raise complain("FW101", f"there is no module {name!r}") from error
+    missing = complain("FW101", f"there is no module {name!r}")
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise missing
     with _reporting(name):
-        return importlib.import_module(name)
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            # Only the module itself or a package around it: one that the user's code imports is the user's error.
+            if error.name and f"{name}.".startswith(f"{error.name}."):
+                raise missing from error
+            raise
 
 
 @contextmanager

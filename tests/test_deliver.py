@@ -1,0 +1,136 @@
+"""A file is delivered whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from fairway.deliver import check_target, deliver, workshop
+from fairway.errors import UserError
+
+RECORD: dict[str, Any] = {
+    "verdict": "verified", "route": "trace", "remedies": [], "evidence": None, "versions": {},
+    "subject": {"domain": {}, "sha256": "0"},
+}  # fmt: skip
+
+
+def write_candidate(folder: Path, count: int = 4, external: bool = False) -> Path:
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [count], b"\1\2\3\4" * count, raw=True)
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [count]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", value[:1], value[1:], [weight])
+    path = folder / "candidate.onnx"
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), path, save_as_external_data=external,
+        location="candidate.onnx.data", size_threshold=0,
+    )  # fmt: skip
+    return path
+
+
+def complaint(call: Any) -> tuple[str, str]:
+    with pytest.raises(UserError) as caught:
+        call()
+    return caught.value.finding.code, caught.value.finding.seen
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir())
+
+
+def test_the_file_carries_its_record_inside_and_beside_it(tmp_path: Path) -> None:
+    with workshop(tmp_path / "out.onnx") as folder:
+        record = deliver(write_candidate(folder), tmp_path / "out.onnx", RECORD)
+    assert names(tmp_path) == ["out.fairway.json", "out.onnx"]
+    inside = {p.key: p.value for p in onnx.load(tmp_path / "out.onnx").metadata_props}
+    assert json.loads(inside["fairway"])["verdict"] == "verified"
+    assert json.loads((tmp_path / "out.fairway.json").read_text()) == record
+
+
+def test_weights_in_a_file_of_their_own_are_delivered_under_the_targets_name(tmp_path: Path) -> None:
+    with workshop(tmp_path / "out.onnx") as folder:
+        record = deliver(write_candidate(folder, external=True), tmp_path / "out.onnx", RECORD)
+    assert names(tmp_path) == ["out.fairway.json", "out.onnx", "out.onnx.data"]
+    assert record["file"]["data"]["name"] == "out.onnx.data"
+    assert onnx.load(tmp_path / "out.onnx").graph.initializer[0].raw_data == b"\1\2\3\4" * 4
+
+
+def test_the_workshop_is_swept_also_after_an_error(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), workshop(tmp_path / "out.onnx") as folder:
+        assert folder.name.startswith(".fairway-")
+        write_candidate(folder)
+        raise KeyboardInterrupt
+    assert names(tmp_path) == []
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A disk with room for a candidate of 64 kB, but not for a second copy. Where mounting is not allowed, a stand-in."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=100k", "none", str(place)]
+    try:
+        mounted = subprocess.run(mount, capture_output=True).returncode == 0
+    except OSError:
+        mounted = False
+    if not mounted:
+        monkeypatch.setattr("onnx_ir.save", _no_room)
+    yield place
+    if mounted:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def _no_room(*args: object, **kwargs: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("external", [False, True], ids=["inside", "external"])
+def test_a_full_disk_loses_nothing_and_leaves_nothing_behind(full_disk: Path, external: bool) -> None:
+    target = full_disk / "out.onnx"
+    target.write_bytes(b"precious")
+    with workshop(target) as folder:
+        candidate = write_candidate(folder, 16_000, external)
+        seen = complaint(lambda: deliver(candidate, target, RECORD))
+    assert seen == ("FW009", f"{target}: No space left on device")
+    assert names(full_disk) == ["out.onnx"]
+    assert target.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("name", ["out.onnx", "out.onnx.data", "out.fairway.json"])
+def test_what_exists_is_not_replaced_unless_asked(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("precious")
+    assert complaint(lambda: check_target(tmp_path / "out.onnx", False)) == ("FW008", f"{tmp_path / name}")
+    check_target(tmp_path / "out.onnx", True)
+
+
+def test_a_dangling_link_counts_as_existing(tmp_path: Path) -> None:
+    (tmp_path / "out.onnx").symlink_to("nowhere")
+    assert complaint(lambda: check_target(tmp_path / "out.onnx", False)) == ("FW008", f"{tmp_path / 'out.onnx'}")
+
+
+@pytest.mark.parametrize("name", ["out.onnx", "out.onnx.data", "out.fairway.json"])
+def test_a_folder_is_never_replaced(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    assert complaint(lambda: check_target(tmp_path / "out.onnx", True)) == ("FW009", f"{tmp_path / name} is a folder")
+
+
+def test_a_folder_that_is_not_there_is_told_from_one_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for place, why in (("no/where", "does not exist"), ("file/x", f"cannot exist, because {tmp_path / 'file'} is a file")):
+        target = tmp_path / place / "out.onnx"
+        assert complaint(lambda t=target: check_target(t, True)) == ("FW009", f"the folder {target.parent} {why}")
+
+
+def test_a_folder_in_which_nothing_can_be_made_is_refused() -> None:
+    def enter() -> None:
+        with workshop(Path("/proc/out.onnx")):
+            raise AssertionError("nothing can be made in /proc")
+
+    assert complaint(enter) == ("FW009", "no file can be made in /proc: No such file or directory")

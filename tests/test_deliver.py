@@ -63,16 +63,20 @@ def test_weights_in_a_file_of_their_own_are_delivered_under_the_targets_name(tmp
 
 
 def test_the_workshop_is_swept_also_after_an_error(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), workshop(tmp_path / "out.onnx") as folder:
-        assert folder.name.startswith(".fairway-")
-        write_candidate(folder)
-        raise KeyboardInterrupt
+    def stopped() -> None:
+        with workshop(tmp_path / "out.onnx") as folder:
+            assert folder.name.startswith(".fairway-")
+            write_candidate(folder)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped()
     assert names(tmp_path) == []
 
 
 @pytest.fixture
 def full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A disk with room for a candidate of 64 kB, but not for a second copy. Where mounting is not allowed, a stand-in."""
+    """A disk with room for a candidate of 64 kB, but not for two; a stand-in where mounting is not allowed."""
     place = tmp_path / "disk"
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=100k", "none", str(place)]
@@ -123,7 +127,8 @@ def test_a_folder_is_never_replaced(tmp_path: Path, name: str) -> None:
 
 def test_a_folder_that_is_not_there_is_told_from_one_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    for place, why in (("no/where", "does not exist"), ("file/x", f"cannot exist, because {tmp_path / 'file'} is a file")):
+    file = tmp_path / "file"
+    for place, why in (("no/where", "does not exist"), ("file/x", f"cannot exist, because {file} is a file")):
         target = tmp_path / place / "out.onnx"
         assert complaint(lambda t=target: check_target(t, True)) == ("FW009", f"the folder {target.parent} {why}")
 

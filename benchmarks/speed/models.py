@@ -88,7 +88,8 @@ class Residual(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.stem = nn.Conv2d(3, 24, 3, padding=1)
-        self.blocks = nn.ModuleList(nn.Sequential(nn.Conv2d(24, 24, 3, padding=1), nn.BatchNorm2d(24)) for _ in range(8))
+        blocks = (nn.Sequential(nn.Conv2d(24, 24, 3, padding=1), nn.BatchNorm2d(24)) for _ in range(8))
+        self.blocks = nn.ModuleList(blocks)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.stem(x)
@@ -155,6 +156,6 @@ MODELS: dict[str, fairway.Recipe] = {
     "vit": _recipe(_image("ViT", **VISION), IMAGES, ROWS),
     "deit": _recipe(_image("DeiT", **VISION), IMAGES, ROWS),
     "dinov2": _recipe(_image("Dinov2", **VISION), IMAGES, ROWS),
-    "convnext": _recipe(_image("ConvNext", depths=[1, 1, 2, 1], hidden_sizes=[8, 16, 32, 64], image_size=32), IMAGES, ROWS),
+    "convnext": _recipe(_image("ConvNext", depths=[1, 1, 2, 1], hidden_sizes=[8, 16, 32, 64]), IMAGES, ROWS),
 }
 globals().update(MODELS)

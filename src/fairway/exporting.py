@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +24,16 @@ from fairway.subject.onnx_file import check_signature, open_header
 from fairway.subject.subject import Subject, build_subject
 
 Progress = Callable[[Any], None]
+
+_NEEDED = (
+    "onnx_ir.passes.common",
+    "onnxruntime",
+    "onnxscript.optimizer",
+    "torch._dynamo",
+    "torch.export",
+    "torch.fx.experimental.symbolic_shapes",
+    "torch.onnx._internal.exporter._core",
+)
 
 
 def export(
@@ -46,10 +58,10 @@ def export(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Result:
-    """Takes `model` to an ONNX file that agrees with PyTorch over every shape declared, or says what is wrong and where.
+    """Takes `model` to an ONNX file that agrees with PyTorch over every shape declared, or says what is wrong.
 
-    `inputs` is a tuple of example args, a dict of kwargs, an (args, kwargs) pair, a function `(seed, **dims)` that makes
-    such a pair, or a list of spec lines. `timeout` (seconds) and `memory` (bytes) limit each attempt.
+    `inputs` is a tuple of example args, a dict of kwargs, an (args, kwargs) pair, a function `(seed, **dims)` that
+    makes such a pair, or a list of spec lines. `timeout` (seconds) and `memory` (bytes) limit each attempt.
     """
     subject = build_subject(
         model, inputs, dims=dims, bounds=bounds, multiples=multiples, example=example, input_names=input_names,
@@ -98,7 +110,7 @@ def make_settings(
     newest = onnx.defs.onnx_opset_version()
     if opset is not None and not 7 <= opset <= newest:
         raise complain("FW007", f"opset {opset}; opsets 7..{newest} are known here")
-    return Settings(level, tuple(routes), opset, remedies, Limits(timeout, memory))  # type: ignore[arg-type]
+    return Settings(level, tuple(routes), opset, remedies, Limits(timeout, memory))
 
 
 def export_subject(
@@ -163,9 +175,7 @@ def _result(climbed: Climb, path: Path | None, record: dict[str, Any]) -> Result
 
 def _warm_up() -> None:
     """Imports what every attempt needs, once, here: attempts are forked from this process and start with it."""
-    import onnx_ir.passes.common
-    import onnxscript.optimizer
-    import torch._dynamo
-    import torch.export
-    import torch.fx.experimental.symbolic_shapes
-    import torch.onnx._internal.exporter._core
+    for name in _NEEDED:
+        # Private ones among them (seen in torch 2.9–2.13) only save time: what is missing is imported later.
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)

@@ -90,7 +90,9 @@ def _rung(rung: Rung) -> dict[str, Any]:
         "peak_mb": rung.peak_bytes // 2**20,
         "remedies": [name for name, _ in rung.remedies],
         "refused": [{"remedy": name, "reason": why} for name, why in rung.refused],
-        "findings": [{"code": f.code, "seen": f.seen, "where": str(f.where) if f.where else None} for f in rung.findings],
+        "findings": [
+            {"code": f.code, "seen": f.seen, "where": str(f.where) if f.where else None} for f in rung.findings
+        ],
     }
 
 

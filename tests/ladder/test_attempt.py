@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -65,6 +67,12 @@ def nothing_is_left() -> Iterator[None]:
     assert len(os.listdir("/proc/self/fd")) == files
 
 
+def segfault(tell: Tell) -> None:
+    faulthandler.disable()  # pytest's own, which would write to the terminal
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    ctypes.string_at(0)
+
+
 def run(work: Callable[[Tell], Any], seconds: float = 30.0, memory: int = 0) -> Outcome:
     with Workers(Limits(seconds, memory)) as workers:
         return workers.run(work)
@@ -123,7 +131,8 @@ def test_an_exception_comes_home_as_text_with_its_frames() -> None:
     assert (failure.kind, failure.message, failure.cause) == (
         "RuntimeError", "the export failed", "ValueError: no such size",
     )  # fmt: skip
-    assert Where(__file__, inner.__code__.co_firstlineno + 1, "inner", 'raise ValueError("no such size")') in failure.frames
+    line = inner.__code__.co_firstlineno + 1
+    assert Where(__file__, line, "inner", 'raise ValueError("no such size")') in failure.frames
     assert failure.text.endswith("RuntimeError: the export failed\n")
 
 
@@ -137,7 +146,9 @@ def test_a_finding_comes_home_as_itself() -> None:
     assert (failure.finding.code, failure.finding.seen) == ("FW208", "forward returned None")
 
 
-@pytest.mark.parametrize("error", [SystemExit(0), KeyboardInterrupt(), MemoryError("out")], ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize(
+    "error", [SystemExit(0), KeyboardInterrupt(), MemoryError("out")], ids=lambda error: type(error).__name__
+)
 def test_what_is_no_plain_exception_comes_home_too(error: BaseException) -> None:
     def work(tell: Tell) -> None:
         raise error
@@ -156,7 +167,7 @@ def test_an_answer_that_cannot_be_sent_is_an_exception() -> None:
 
 
 def test_a_segmentation_fault_is_a_death_with_its_signal() -> None:
-    outcome = run(lambda tell: ctypes.string_at(0))
+    outcome = run(segfault)
     assert (outcome.status, outcome.signal, outcome.value) == ("died", signal.SIGSEGV, None)
 
 
@@ -218,7 +229,6 @@ def _resident() -> int:
 
 def test_garbage_on_standard_output_and_error_goes_to_the_log(capfd: pytest.CaptureFixture[str]) -> None:
     def work(tell: Tell) -> str:
-        print("hello from Python")
         os.write(1, b"\xff\x00 bytes that are no text\n")
         os.system("echo from a shell; echo complaints >&2")
         return "fine"
@@ -233,10 +243,10 @@ def test_garbage_on_standard_output_and_error_goes_to_the_log(capfd: pytest.Capt
 def test_the_end_of_a_long_log_is_kept() -> None:
     def work(tell: Tell) -> None:
         os.write(2, b"x" * 100_000 + b"\nthe last words\n")
-        os.abort()
+        segfault(tell)
 
     outcome = run(work)
-    assert (outcome.status, outcome.signal) == ("died", signal.SIGABRT)
+    assert (outcome.status, outcome.signal) == ("died", signal.SIGSEGV)
     assert outcome.log.endswith("\nthe last words\n")
     assert len(outcome.log) <= 4000
 
@@ -249,7 +259,7 @@ def test_jobs_run_beside_each_other_and_each_keeps_its_own_outcome() -> None:
     started = time.monotonic()
     with Workers(Limits(30)) as workers:
         slow = workers.start(lambda tell: time.sleep(1) or "slow")
-        dead = workers.start(lambda tell: ctypes.string_at(0))
+        dead = workers.start(segfault)
         assert workers.wait(slow).value == "slow"
         assert workers.wait(dead).status == "died"
     assert time.monotonic() - started < 10
@@ -267,11 +277,16 @@ def test_a_dropped_job_is_ended() -> None:
 
 def test_leaving_the_block_ends_every_process_also_on_an_error() -> None:
     before = children()
-    with pytest.raises(KeyboardInterrupt), Workers(Limits(60)) as workers:
-        workers.start(lambda tell: time.sleep(60))
-        workers.start(lambda tell: time.sleep(60))
-        assert len(children() - before) == 2
-        raise KeyboardInterrupt
+
+    def stopped() -> None:
+        with Workers(Limits(60)) as workers:
+            workers.start(lambda tell: time.sleep(60))
+            workers.start(lambda tell: time.sleep(60))
+            assert len(children() - before) == 2
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped()
     assert children() == before
 
 
@@ -298,7 +313,7 @@ def test_processes_started_by_work_that_died_end_too() -> None:
 
     def work(tell: Tell) -> None:
         tell(subprocess.Popen(["sleep", "60"]).pid)
-        ctypes.string_at(0)
+        segfault(tell)
 
     with Workers(Limits(30)) as workers:
         assert workers.run(work, heard.append).status == "died"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from fairway.evidence.yardstick import BUCKETS, Array, Real, bucket, worst_by_bucket
 
@@ -44,7 +45,7 @@ def compare_structure(name: str, ours: Array, theirs: Array) -> Difference | Non
 
 
 def compare_exact(name: str, ours: Array, theirs: Array, allowed: list[Array]) -> tuple[Difference | None, int]:
-    """Whole numbers and bools match exactly. `allowed` are other answers PyTorch gave when nudged by a rounding error."""
+    """Whole numbers and bools match exactly. `allowed` are answers PyTorch gave when nudged by a rounding error."""
     wrong = ours != theirs
     tied = np.zeros_like(wrong)
     for other in allowed:
@@ -89,11 +90,12 @@ def measure(name: str, truth: Real, ours: Array, theirs: Array) -> Difference | 
     )
 
 
-def _same_kind(a: Real, b: Real) -> np.ndarray:
+def _same_kind(a: Real, b: Real) -> npt.NDArray[np.bool_]:
     """Both finite, both NaN, or the same infinity."""
     finite = np.isfinite(a) & np.isfinite(b)
     both_nan = np.isnan(a) & np.isnan(b)
-    return finite | both_nan | (np.isinf(a) & (a == b))
+    same: npt.NDArray[np.bool_] = finite | both_nan | (np.isinf(a) & (a == b))
+    return same
 
 
 def _real(values: Array) -> Real:

@@ -65,9 +65,7 @@ def _differences(a: ir.Node, b: ir.Node) -> Iterator[tuple[str, str]]:
         left, right = ir.convenience.get_const_tensor(x), ir.convenience.get_const_tensor(y)
         if left is None and right is None:
             continue
-        if left is None or right is None:
-            yield _show(left), _show(right)
-        elif left.shape != right.shape or not np.array_equal(left.numpy(), right.numpy(), equal_nan=_has_nan(left)):
+        if left is None or right is None or not _equal(left, right):
             yield _show(left), _show(right)
     for name in sorted(set(a.attributes) | set(b.attributes)):
         one, two = a.attributes.get(name), b.attributes.get(name)
@@ -75,8 +73,10 @@ def _differences(a: ir.Node, b: ir.Node) -> Iterator[tuple[str, str]]:
             yield f"{name}={_plain(one)}", f"{name}={_plain(two)}"
 
 
-def _has_nan(tensor: ir.TensorProtocol) -> bool:
-    return tensor.dtype.is_floating_point()
+def _equal(left: ir.TensorProtocol, right: ir.TensorProtocol) -> bool:
+    if left.shape != right.shape or left.dtype != right.dtype:
+        return False
+    return np.array_equal(left.numpy(), right.numpy(), equal_nan=left.dtype.is_floating_point())
 
 
 def _plain(attribute: ir.Attr | None) -> object:
@@ -98,9 +98,8 @@ def _show(tensor: ir.TensorProtocol | None) -> str:
 def locate(node: ir.Node) -> Where:
     """The node, its module and the user's line, as far as the exporter wrote them down."""
     stack = node.metadata_props.get("pkg.torch.onnx.stack_trace", "")
-    frame = user_frame(
-        [Where(file=f, line=int(n), function=g) for f, n, g in re.findall(r'File "([^"]+)", line (\d+), in (\S+)', stack)]
-    )
+    quoted = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', stack)
+    frame = user_frame([Where(file=f, line=int(n), function=g) for f, n, g in quoted])
     scopes = re.findall(r"'([^']*)'", node.metadata_props.get("pkg.torch.onnx.name_scopes", ""))
     module = scopes[-2].removeprefix("model").lstrip(".") if len(scopes) > 1 else ""
     if not scopes and node.name and node.name.startswith("/"):

@@ -1,8 +1,9 @@
 """The yardstick: how far from the truth a file may be, given how far PyTorch itself is.
 
 Truth is the model in float64. PyTorch's own distance from it is measured at every sample, element by element, and kept
-by magnitude of the true value, because an output whose elements span magnitudes has no single error. The candidate may
-be `FACTOR` times as far, plus a few units in the last place. Where float64 cannot run, stated tolerances take its place.
+by magnitude of the true value, because an output whose elements span magnitudes has no single error. The candidate
+may be `FACTOR` times as far, plus a few units in the last place. Where float64 cannot run, stated
+tolerances take its place.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Yardstick:
             # A bucket's elements are small parts of a larger whole, whose rounding they carry: hence the scale.
             scale = top[np.nonzero(self.own)[0].max()] if self.own.any() else 0.0
             stated = STATED.get(self.dtype, STATED["float32"])
-            return stated * np.maximum(top, 0.05 * scale)
+            return np.asarray(stated * np.maximum(top, 0.05 * scale))
         smaller = np.maximum.accumulate(self.own)
         larger = np.maximum(np.append(self.own[1:], 0.0), np.append(self.own[2:], [0.0, 0.0]))
-        return FACTOR * np.maximum(smaller, larger) + ULPS * eps(self.dtype) * top
+        return np.asarray(FACTOR * np.maximum(smaller, larger) + ULPS * eps(self.dtype) * top)

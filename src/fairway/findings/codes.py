@@ -150,7 +150,8 @@ _ROWS = (
          "The exporter raised an error of its own.", ("See the other rungs' outcome in the record.",)),
     Code("FW302", "dim-specialised", "A dim cannot stay dynamic in this capture", "model",
          "Some line asks for the size as a plain number, or compares it; the exporter would fix the dim.",
-         ("Look at the line named: size arithmetic in Python, a loop or branch on a size, a library call that needs one.",)),
+         ("Look at the line named: size arithmetic in Python, a loop or branch on a size, "
+          "a library call that needs one.",)),
     Code("FW303", "data-dependent", "The model makes a decision on a tensor's value", "model",
          "The exporter would have to know the value while it captures the model.",
          ("Replace the decision by tensor arithmetic (torch.where, gather) or torch.cond.",)),

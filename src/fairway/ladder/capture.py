@@ -95,7 +95,7 @@ def capture(
     warned = tuple(
         (str(w.message), Where(file=w.filename, line=w.lineno))
         for w in caught
-        if issubclass(w.category, torch.jit.TracerWarning)
+        if w.category.__name__ == "TracerWarning"
     )
     idle = {o for o in owners if not any(did for did, owner in zip(changed, owners, strict=True) if owner == o)}
     used = tuple((name, match.note) for name, match in matches if name not in idle)

@@ -53,7 +53,7 @@ def dynamic_shapes(subject: Subject, how: str) -> tuple[Any, ...]:
         dims = _NamedDims(subject)
         return tuple({axis: dims.at(size) for axis, size in axes.items()} for axes in dynamic_axes(subject))
     hint = torch.export.Dim.DYNAMIC if how == "dynamic" else torch.export.Dim.AUTO
-    return tuple({axis: hint for axis in axes} for axes in dynamic_axes(subject))
+    return tuple(dict.fromkeys(axes, hint) for axes in dynamic_axes(subject))
 
 
 class _NamedDims:

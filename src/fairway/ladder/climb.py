@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 import torch
 
+from fairway.errors import UserError
 from fairway.evidence.differential import compare_exports
 from fairway.evidence.evidence import Differential, Evidence
 from fairway.evidence.gather import gather, other_example
 from fairway.evidence.judge import Judge, open_runtime
 from fairway.evidence.lattice import Level, sample
-from fairway.errors import UserError
 from fairway.findings import Finding, exit_status
 from fairway.ladder.attempt import Limits, Outcome, Workers
 from fairway.ladder.capture import Captured, capture, case_for
@@ -310,5 +310,7 @@ def judge_file(
     if evidence is not None:
         note = "not possible: the file was made elsewhere"
         evidence = replace(evidence, differential=Differential(done=False, note=note))
-    rung = Rung(step, step.route, verdict, judged.seconds, judged.peak_bytes, findings, captured=captured, evidence=evidence)
+    rung = Rung(
+        step, step.route, verdict, judged.seconds, judged.peak_bytes, findings, captured=captured, evidence=evidence
+    )
     return Climb(preflight, (rung,), _sum_up(preflight, (rung,)))

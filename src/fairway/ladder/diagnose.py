@@ -54,7 +54,7 @@ def explain(failure: Failure, suspects: Sequence[Suspect]) -> list[Finding]:
         return [*_caused(where, suspects), Finding("FW302", _constraint(text) or first, where=where)]
     if failure.kind in ("TranslationError", "ConversionError", "OnnxExporterError"):
         return [Finding("FW305", first, where=where)]
-    if "scripted" in text or "torch.jit.script" in text or failure.kind == "RuntimeError" and "Arguments for call" in text:
+    if re.search(r"scripted|torch\.jit\.script|Arguments for call", text):
         return [Finding("FW307", first, where=where)]
     return [Finding("FW301", first, where=where)]
 
@@ -106,7 +106,8 @@ def _first_line(failure: Failure) -> str:
     """The innermost cause says more than the wrapper around it."""
     lines = [line for line in (failure.cause or "").splitlines() if re.match(r"\w+(\.\w+)*: \S", line)]
     best = lines[-1] if lines and failure.kind in ("TranslationError", "TorchExportError") else ""
-    return (best or f"{failure.kind}: {failure.message.strip().splitlines()[0] if failure.message.strip() else ''}")[:400]
+    own = failure.message.strip().splitlines() or [""]
+    return (best or f"{failure.kind}: {own[0]}")[:400]
 
 
 def _constraint(text: str) -> str | None:

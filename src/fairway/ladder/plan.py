@@ -37,7 +37,7 @@ _LADDER: tuple[tuple[str, bool], ...] = (
     ("export-named", False),
     ("script", False),
 )
-"""Cheapest likely success first. Rewrites come first where a line calls for them: without, those lines end in failure."""
+"""Cheapest likely success first. Rewrites come first where a line calls for them: without, it ends in failure."""
 
 _POINTLESS = {
     # A missing or failing translation is the same however the dims were declared.

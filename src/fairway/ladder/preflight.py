@@ -121,7 +121,7 @@ def _refusal(subject: Subject, error: Exception, point: Point) -> Finding:
 
 
 def _corners(subject: Subject) -> list[Finding]:
-    """PyTorch at the lowest corner and at a second example; the highest corner is left to the evidence, which goes there."""
+    """PyTorch at the lowest corner and at a second example; the evidence goes to the highest."""
     low = {d.name: d.sizes[0] for d in subject.domain.dims}
     for point in (low, other_example(subject)):
         try:
@@ -134,11 +134,11 @@ def _corners(subject: Subject) -> list[Finding]:
     return []
 
 
-class _Draws(TorchDispatchMode):
+class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's class is untyped
     """Remembers the user's lines at which random numbers are drawn."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # as above
         self.lines: list[Where] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

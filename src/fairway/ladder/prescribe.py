@@ -1,4 +1,4 @@
-"""Which remedies a rung gets. Rewrites of the user's source are proven equal in eager PyTorch before they may be used."""
+"""Which remedies a rung gets. Rewrites of the user's source are proven equal in eager PyTorch before use."""
 
 from __future__ import annotations
 

@@ -65,8 +65,8 @@ class Remedy:
     """One entry of the catalogue.
 
     `cures` is the finding's code. `affected` are the versions in which the defect was seen, as PEP 440 specifiers by
-    package. `safety` says in one line why the model still computes the same. A `source` remedy rewrites the user's code,
-    so it must be proven equal in eager PyTorch before it may be used.
+    package. `safety` says in one line why the model still computes the same. A `source` remedy rewrites the user's
+    code, so it must be proven equal in eager PyTorch before it may be used.
     """
 
     name: str

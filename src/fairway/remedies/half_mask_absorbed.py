@@ -42,7 +42,7 @@ def absorb(model: ir.Model) -> bool:
         lowest = ir.node("Constant", [], {"value": ir.tensor(np.array(LOWEST))})
         below = ir.node("LessOrEqual", [mask, lowest.outputs[0]])
         chosen = ir.node("Where", [below.outputs[0], mask, add.outputs[0]])
-        chosen.outputs[0].dtype, chosen.outputs[0].shape = add.outputs[0].dtype, add.outputs[0].shape
+        chosen.outputs[0].type, chosen.outputs[0].shape = add.outputs[0].type, add.outputs[0].shape
         assert add.graph is not None
         add.graph.insert_after(add, [lowest, below, chosen])
         for user, index in users:

@@ -27,12 +27,12 @@ def run_eager(subject: Subject, tensors: Sequence[torch.Tensor]) -> list[torch.T
 
 def run_truth(subject: Subject, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The model in float64 throughout, also where forward asks for float32 by name."""
-    with widened(subject.model), torch.no_grad(), _Widen():
+    with widened(subject.model), torch.no_grad(), _Widen():  # type: ignore[no-untyped-call]  # torch's class is untyped
         args, kwargs = subject.call([t.double() if t.dtype in NARROW else t.clone() for t in tensors])
         return [leaf.value for leaf in output_leaves(subject.model(*args, **kwargs))]
 
 
-class _Widen(TorchDispatchMode):
+class _Widen(TorchDispatchMode):  # type: ignore[no-untyped-call]  # as above
     """Every narrow float that an operator is given or asked for becomes float64."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -91,7 +91,7 @@ def nudge(tensors: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
 
 
 def to_array(tensor: torch.Tensor) -> Array:
-    """As numpy. bfloat16, which numpy lacks, goes through float32, which holds all its values; complex becomes pairs."""
+    """As numpy. bfloat16, which numpy lacks, becomes float32, which holds all its values; complex becomes pairs."""
     tensor = tensor.detach().cpu()
     if tensor.dtype == torch.bfloat16:
         tensor = tensor.float()

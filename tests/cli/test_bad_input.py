@@ -15,7 +15,7 @@ from textwrap import dedent
 import onnx
 import pytest
 import torch
-from conftest import QUICK, RECIPE, Fairway
+from command_line import QUICK, RECIPE, Fairway
 from onnx import helper
 from safetensors.torch import save_file
 

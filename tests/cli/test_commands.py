@@ -12,7 +12,7 @@ from pathlib import Path
 import onnx
 import pytest
 import torch
-from conftest import QUICK, RECIPE, Fairway
+from command_line import QUICK, RECIPE, Fairway
 
 from fairway.cli.options import parse_memory
 from fairway.errors import UserError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -116,7 +117,9 @@ def _look(subject: Subject, settings: Settings) -> tuple[Preflight, tuple[Suspec
     preflight = look(subject, settings.remedies)
     if subject.patches and not preflight.hopeless:
         preflight = replace(preflight, findings=(*preflight.findings, *check_patches(subject)))
-    return preflight, suspects(subject.model)
+    args, kwargs = subject.call(subject.make(subject.example, 1, "normal"))
+    given = inspect.signature(subject.model.forward).bind(*args, **kwargs).arguments
+    return preflight, suspects(subject.model, given)
 
 
 def _walk(

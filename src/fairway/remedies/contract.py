@@ -8,6 +8,7 @@ Whatever it does, the candidate is judged by the evidence like any other.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -41,6 +42,12 @@ class Case:
     translations: dict[Any, Callable[..., Any]] = field(default_factory=dict)
     passes: list[Callable[[ir.Model], bool]] = field(default_factory=list)
     """Graph passes run on the exported model in order; each answers whether it changed anything."""
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """The example inputs by the names of forward's parameters."""
+        signature = inspect.signature(self.model.forward)
+        return dict(signature.bind(*self.args, **self.kwargs).arguments)
 
 
 @dataclass(frozen=True)

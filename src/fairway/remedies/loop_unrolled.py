@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from fairway.remedies.contract import Case, Match, Refusal, Remedy
 from fairway.rewrite.candidates import candidates, prepare
@@ -17,14 +18,14 @@ from fairway.rewrite.find import sites
 
 def detect(case: Case) -> Match | Refusal:
     """Matches where a tensor's size or value bounds a loop in the user's own code."""
-    found = tuple(site for site in sites(case.model) if site.suspect.kind != "branch")
+    found = tuple(site for site in sites(case.model, case.named) if site.suspect.kind != "branch")
     loops = [site.suspect for site in found if site.suspect.kind == "loop"]
     if not loops:
         return Refusal("no Python loop in the model's own code is bounded by a tensor's size or value")
     made = candidates(case.model, found, case.route.traced)
     if isinstance(made, Refusal):
         return made
-    lines = ", ".join(f"{loop.where.file}:{loop.where.line}" for loop in loops)
+    lines = ", ".join(f"{Path(loop.where.file or '').name}:{loop.where.line}" for loop in loops)
     note = f"loops rewritten ({', '.join(rewrite.strategy for rewrite in made)}): {lines}"
     return Match(note, tuple(loop.where for loop in loops), made)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from fairway.remedies.contract import Case, Match, Refusal, Remedy
 from fairway.rewrite.candidates import candidates, prepare
@@ -17,14 +18,14 @@ from fairway.rewrite.find import sites
 
 def detect(case: Case) -> Match | Refusal:
     """Matches where a number taken out of a tensor picks one of several modules."""
-    found = tuple(site for site in sites(case.model) if site.suspect.kind != "branch")
+    found = tuple(site for site in sites(case.model, case.named) if site.suspect.kind != "branch")
     choices = [site.suspect for site in found if site.suspect.kind == "choice"]
     if not choices:
         return Refusal("no module in the model's own code is chosen by a number taken out of a tensor")
     made = candidates(case.model, found, case.route.traced)
     if isinstance(made, Refusal):
         return made
-    lines = ", ".join(f"{choice.where.file}:{choice.where.line}" for choice in choices)
+    lines = ", ".join(f"{Path(choice.where.file or '').name}:{choice.where.line}" for choice in choices)
     note = f"choices rewritten ({', '.join(rewrite.strategy for rewrite in made)}): {lines}"
     return Match(note, tuple(choice.where for choice in choices), made)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import types
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -51,12 +52,15 @@ class Site:
     module: torch.nn.Module
 
 
-def suspects(model: torch.nn.Module) -> tuple[Suspect, ...]:
-    """Every suspect of the model, loops and choices before branches, in the order of the source."""
-    return tuple(site.suspect for site in sites(model))
+def suspects(model: torch.nn.Module, given: Mapping[str, Any] | None = None) -> tuple[Suspect, ...]:
+    """Every suspect of the model, loops and choices before branches, in the order of the source.
+
+    `given` are example arguments of the model's forward by name: a loop over a list of tensors is none of a size.
+    """
+    return tuple(site.suspect for site in sites(model, given))
 
 
-def sites(model: torch.nn.Module) -> tuple[Site, ...]:
+def sites(model: torch.nn.Module, given: Mapping[str, Any] | None = None) -> tuple[Site, ...]:
     found: dict[tuple[str, str, int, int], Site] = {}
     seen: set[type] = set()
     for path, module in model.named_modules():
@@ -66,7 +70,7 @@ def sites(model: torch.nn.Module) -> tuple[Site, ...]:
             continue
         seen.add(type(module))
         reading = _Reading(module, path, found)
-        reading.function(forward, None)
+        reading.function(forward, None if given is None or module is not model else _known(forward, given))
     order = {"loop": 0, "choice": 0, "branch": 1}
     return tuple(
         sorted(found.values(), key=lambda s: (order[s.suspect.kind], s.source.file, s.suspect.where.line or 0))
@@ -96,12 +100,15 @@ class _Reading:
         self.known[key] = union(body.returned)
         return self.known[key]
 
-    def report(self, kind: Kind, node: ast.stmt | ast.expr, source: Source, detail: str) -> None:
+    def report(
+        self, kind: Kind, node: ast.stmt | ast.expr, source: Source, detail: str, line: int | None = None
+    ) -> None:
+        """`line` is the one to blame where that is not the node's own."""
         where = Where(
             file=source.file,
-            line=node.lineno,
+            line=line or node.lineno,
             function=source.function.__qualname__,
-            source=source.line(node.lineno),
+            source=source.line(line or node.lineno),
             module=self.path or None,
         )
         key = (kind, source.file, node.lineno, node.col_offset)
@@ -212,7 +219,9 @@ class _Body(ast.NodeVisitor):
         index = self.flow.of(node.slice)
         if index & (VALUE | TENSOR) and is_module_choice(self._held(node.value)):
             chosen, by = ast.unparse(node.value), self.flow.describe(node.slice)
-            self.reading.report("choice", node, self.source, f"a module of {chosen} is chosen by {by}")
+            taken = self.flow.taken_at.get(node.slice.id) if isinstance(node.slice, ast.Name) else None
+            detail = f"a module of {chosen} is chosen by {by}" + (f"; picked at line {node.lineno}" if taken else "")
+            self.reading.report("choice", node, self.source, detail, taken)
 
     def visit_Call(self, node: ast.Call) -> None:
         self.generic_visit(node)
@@ -312,6 +321,19 @@ def _by_name(function: types.FunctionType, node: ast.Call, flow: Flow) -> list[F
         if keyword.arg in names:
             flags[names.index(keyword.arg)] = flow.of(keyword.value)
     return flags
+
+
+def _known(forward: types.FunctionType, given: Mapping[str, Any]) -> list[Flags]:
+    """The flags of forward's parameters, told by the arguments it is called with."""
+    source = read_source(forward)
+    names = [] if source is None else [a.arg for a in (*source.tree.args.args, *source.tree.args.kwonlyargs)]
+    return [_kind_of(given.get(name)) for name in names if name != "self"]
+
+
+def _kind_of(value: Any) -> Flags:
+    if isinstance(value, torch.Tensor):
+        return TENSOR
+    return NONE if value is None or isinstance(value, (int, float, str)) else SEQUENCE
 
 
 def _annotated(parameter: ast.arg) -> Flags:

@@ -72,6 +72,8 @@ class Flow:
         self.scope = scope
         self.names: dict[str, Flags] = {}
         self.origin: dict[str, str] = {}
+        self.taken_at: dict[str, int] = {}
+        """The line at which a name's size or value left its tensor."""
 
     def live(self, node: ast.expr) -> Any:
         """The live object behind a dotted name that no assignment hides, or `MISSING`."""
@@ -85,6 +87,7 @@ class Flow:
             self.names[target.id] = flags
             if source is not None and flags & {"size", "value"}:
                 self.origin[target.id] = ast.unparse(source)
+                self.taken_at[target.id] = source.lineno
         elif isinstance(target, (ast.Tuple, ast.List)):
             parts = source.elts if isinstance(source, (ast.Tuple, ast.List)) else []
             item_flags = TENSOR if "sequence" in flags else flags

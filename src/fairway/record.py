@@ -6,8 +6,11 @@ import hashlib
 import json
 import platform
 from importlib import metadata
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from fairway.subject.dims import show
 
 if TYPE_CHECKING:
     import torch
@@ -87,6 +90,8 @@ def _rung(rung: Rung) -> dict[str, Any]:
         "route": rung.step.name,
         "verdict": rung.verdict,
         "seconds": round(rung.seconds, 2),
+        "export_seconds": round(rung.export_seconds, 2),
+        "evidence": _cost(rung),
         "peak_mb": rung.peak_bytes // 2**20,
         "remedies": [name for name, _ in rung.remedies],
         "refused": [{"remedy": name, "reason": why} for name, why in rung.refused],
@@ -94,6 +99,19 @@ def _rung(rung: Rung) -> dict[str, Any]:
             {"code": f.code, "seen": f.seen, "where": str(f.where) if f.where else None} for f in rung.findings
         ],
     }
+
+
+def _cost(rung: Rung) -> str | None:
+    """Evidence that cost more than the export is explained."""
+    evidence = rung.evidence
+    if evidence is None or evidence.seconds <= rung.export_seconds:
+        return None
+    parts = ", ".join(f"{seconds:.1f} s in {what}" for what, seconds in evidence.spent.items())
+    largest = max((t.point for t in evidence.tested), key=lambda p: prod(p.values()), default={})
+    return (
+        f"{evidence.seconds:.1f} s, more than the export's {rung.export_seconds:.1f} s: {len(evidence.tested)} samples "
+        f"up to {show(largest)}; {parts}"
+    )
 
 
 def short(record: dict[str, Any]) -> str:

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from command_line import RECIPE, Fairway, Said
 
 from fairway.cli import main
+
+from .command_line import RECIPE, Fairway, Said
 
 
 @pytest.fixture

@@ -12,13 +12,14 @@ from pathlib import Path
 import onnx
 import pytest
 import torch
-from command_line import QUICK, RECIPE, Fairway
 
 from fairway.cli.options import parse_memory
 from fairway.errors import UserError
 from fairway.findings import CODES
 from fairway.ladder.route import ROUTES
 from fairway.remedies.catalogue import CATALOGUE
+
+from .command_line import QUICK, RECIPE, Fairway
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "NO_COLOR": "1"}

@@ -123,8 +123,12 @@ def _run(words: list[str], folder: Path, out: Path) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
+LONGEST_FIRST = sorted((p for p in PAGES if steps(p)), key=lambda p: -len(steps(p)))
+"""So that no worker is left alone with the longest page at the end."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [p for p in PAGES if steps(p)], ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("page", LONGEST_FIRST, ids=lambda p: str(p.relative_to(ROOT)))
 def test_every_command_of_the_page_does_what_the_page_shows(page: Path, out: Path) -> None:
     for step in steps(page):
         if isinstance(step, Script):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import warnings
 from pathlib import Path
 
@@ -85,6 +86,15 @@ def test_code_in_a_pickle_does_not_run(tmp_path: Path, zipped: bool) -> None:
     torch.save({"fc.weight": Touch(tmp_path / "ran")}, tmp_path / "w.pt", _use_new_zipfile_serialization=zipped)
     assert complaint(tmp_path / "w.pt") == ("FW107", "w.pt: it names posix.mkdir, which is not a tensor")
     assert not (tmp_path / "ran").exists()
+
+
+def test_torchs_own_warnings_about_a_pickle_are_not_passed_on(tmp_path: Path) -> None:
+    with (tmp_path / "w.pt").open("wb") as file:
+        pickle.dump({"fc.weight": Touch(tmp_path / "ran")}, file, protocol=4)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        assert complaint(tmp_path / "w.pt") == ("FW107", "w.pt: it holds more than tensors")
+    assert heard == []
 
 
 def test_a_missing_checkpoint_is_refused(tmp_path: Path) -> None:

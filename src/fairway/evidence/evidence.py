@@ -56,6 +56,8 @@ class Evidence:
     yardstick: str
     factor: float
     seconds: float
+    spent: dict[str, float] = field(default_factory=dict)
+    """Seconds in PyTorch, in its float64 self and in the runtime."""
     findings: tuple[Finding, ...] = ()
     smallest: dict[str, int] | None = None
     boundaries: tuple[str, ...] = ()

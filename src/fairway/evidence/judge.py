@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -58,6 +60,8 @@ class Judge:
         self.yardsticks: dict[tuple[str, str], Yardstick] = {}
         self.trials: list[Trial] = []
         self.no_truth: str | None = None
+        self.spent = {"PyTorch": 0.0, "float64": 0.0, "runtime": 0.0}
+        """Seconds by where they went."""
 
     def inputs(self, sample: Sample) -> list[torch.Tensor]:
         if sample.data is not None:
@@ -73,21 +77,32 @@ class Judge:
     def measure(self, sample: Sample) -> Trial:
         trial = Trial(sample)
         tensors = self.inputs(sample)
-        ours = self._eager(trial, tensors)
+        with self._timed("PyTorch"):
+            ours = self._eager(trial, tensors)
         if trial.illegal is not None:
             return trial
         try:
-            theirs = self._run(self.subject.input_names, tensors)
+            with self._timed("runtime"):
+                theirs = self._run(self.subject.input_names, tensors)
         except Exception as error:
             trial.difference = Difference("FW408", tidy(str(error)))
             return trial
         if len(theirs) != len(ours):
             trial.difference = Difference("FW404", f"PyTorch gives {len(ours)} outputs, the file {len(theirs)}")
             return trial
-        truths = self._truth(tensors, ours)
+        with self._timed("float64"):
+            truths = self._truth(tensors, ours)
         for name, own, their, truth in zip(self.output_names, ours, theirs, truths, strict=True):
             self._compare(trial, name, own, their, truth)
         return trial
+
+    @contextmanager
+    def _timed(self, what: str) -> Iterator[None]:
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.spent[what] += time.monotonic() - started
 
     def _eager(self, trial: Trial, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         try:

@@ -63,6 +63,7 @@ class Rung:
     refused: tuple[tuple[str, str], ...] = ()
     captured: Captured | None = None
     evidence: Evidence | None = None
+    export_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,9 @@ def _walk(
     elif second:
         workers.drop(second)
     done = route.with_remedies(*(name for name, _ in captured.remedies))
-    return Rung(step, done, verdict, seconds, peak, findings, captured.remedies, refused, captured, evidence)
+    return Rung(
+        step, done, verdict, seconds, peak, findings, captured.remedies, refused, captured, evidence, got.seconds
+    )
 
 
 def _prescribed(

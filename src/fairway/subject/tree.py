@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -74,10 +73,10 @@ def _rebuild(value: Any, put: Any) -> Any:
         return type(value)(*(put(item) for item in value))
     if isinstance(value, list | tuple):
         return type(value)(put(item) for item in value)
-    if type(value) in (dict, OrderedDict):
-        return type(value)((key, put(item)) for key, item in value.items())
+    if type(value) is dict:
+        return {key: put(item) for key, item in value.items()}
     if isinstance(value, Mapping):
-        # transformers' ModelOutput and its like: made anew from the same keys.
+        # OrderedDict and transformers' ModelOutput: made anew from the same keys.
         return type(value)(**{key: put(item) for key, item in value.items()})
     if dataclasses.is_dataclass(value):
         # Not dataclasses.replace, which refuses fields that are not arguments of __init__.

@@ -1,0 +1,120 @@
+"""The four systems, exported as their teams wrote them. What the write-ups got wrong is what these tests pin down."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import onnxruntime
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FAIRWAY = [sys.executable, "-c", "from fairway.cli import main; main()"]
+
+
+def export(recipe: str, path: Path, *options: str) -> tuple[int, dict]:
+    """Exit code and record of `fairway export examples/RECIPE -o PATH OPTIONS --json`."""
+    command = [*FAIRWAY, "export", f"examples/{recipe}", "-o", str(path), "--json", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"})
+    assert done.stdout.startswith("{"), done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def line_of(file: str, text: str) -> tuple[str, int]:
+    """The place of the one line that holds `text`."""
+    lines = (ROOT / "examples" / file).read_text().splitlines()
+    numbers = [n for n, line in enumerate(lines, 1) if text in line]
+    assert len(numbers) == 1, (text, numbers)
+    return str(ROOT / "examples" / file), numbers[0]
+
+
+def places(record: dict, code: str) -> list[tuple[str, int]]:
+    return [(f["where"]["file"], f["where"]["line"]) for f in record["findings"] if f["code"] == code and f["where"]]
+
+
+def test_airimu_is_one_file_for_every_length(tmp_path):
+    code, record = export("airimu/recipe.py", tmp_path / "airimu.onnx")
+    assert (code, record["verdict"]) == (0, "verified")
+    assert record["subject"]["domain"]["time"]["high"] == 2000
+    assert record["subject"]["domain"]["batch"]["high"] == 8
+    assert "loop_unrolled" in [r["name"] for r in record["remedies"]]
+    assert {t["point"]["time"] for t in record["evidence"]["tested"]} >= {10, 11, 1999, 2000}
+
+
+@pytest.mark.parametrize("recipe", ["airimu/recipe.py", "airimu/variants.py:explicit_h0"])
+def test_airimu_without_remedies_names_the_loop_and_the_boundary_with_and_without_h0(tmp_path, recipe):
+    code, record = export(recipe, tmp_path / "airimu.onnx", "--no-remedies", "--route", "trace")
+    assert (code, record["verdict"], record["path"]) == (1, "wrong", None)
+    loop = line_of("airimu/model.py", "for i in range(steps):")
+    assert loop in places(record, "FW206")
+    seen = next(f["seen"] for f in record["findings"] if f["code"] == "FW206")
+    assert "right at time=19, wrong at 20" in seen
+
+
+def test_airimu_is_never_verified_without_remedies(tmp_path):
+    code, record = export("airimu/recipe.py", tmp_path / "airimu.onnx", "--no-remedies", "--level", "quick")
+    assert code == 1
+    assert record["verdict"] in ("wrong", "failed")
+    assert not (tmp_path / "airimu.onnx").exists()
+    assert len(record["ladder"]) >= 4
+
+
+@pytest.mark.parametrize("name", ["heimdall_net", "heimdall_net_pro"])
+def test_heimdall_chooses_its_calibration_by_id_in_the_file(tmp_path, name):
+    path = tmp_path / "heimdall.onnx"
+    code, record = export(f"heimdall/recipe.py:{name}", path)
+    assert (code, record["verdict"]) == (0, "verified")
+    names = [r["name"] for r in record["remedies"]]
+    assert "module_chosen_by_value" in names
+    assert "input_output_name_clash" in names
+    session = onnxruntime.InferenceSession(path)
+    shapes = {i.name: i.shape for i in session.get_inputs()}
+    assert shapes["positions"] == ["batch", "receivers", 3]
+    assert [o.name for o in session.get_outputs()] == ["positions_out", "uncertainties"]
+
+
+def test_heimdall_without_remedies_is_wrong_at_the_item_line(tmp_path):
+    code, record = export("heimdall/recipe.py:heimdall_net", tmp_path / "h.onnx", "--no-remedies", "--route", "trace")
+    assert (code, record["verdict"]) == (1, "wrong")
+    assert line_of("heimdall/heimdall_net.py", ".item()") in places(record, "FW205")
+    assert "positions" in [f["seen"] for f in record["findings"] if f["code"] == "FW210"]
+
+
+def test_heimdall_with_its_own_patch_is_verified(tmp_path):
+    code, record = export("heimdall/recipe.py:heimdall_net_patched", tmp_path / "h.onnx", "--route", "trace")
+    assert (code, record["verdict"]) == (0, "verified")
+    assert record["subject"]["patches"] == ["HeimdallNet._calibrate"]
+
+
+@pytest.mark.parametrize("name", ["localization_narrow", "localization_tiny"])
+def test_localization_net_takes_any_batch(tmp_path, name):
+    code, record = export(f"heimdall/recipe.py:{name}", tmp_path / "l.onnx", "--level", "quick")
+    assert (code, record["verdict"]) == (0, "verified")
+
+
+def test_the_2048_mistake_is_found_with_both_numbers_and_the_layer(tmp_path):
+    code, record = export("heimdall/recipe.py:localization_mistake", tmp_path / "l.onnx")
+    assert (code, record["verdict"]) == (1, "failed")
+    finding = next(f for f in record["findings"] if f["code"] == "FW212")
+    assert finding["data"] == {"arrives": 1536, "built": 2048, "layer": "position_head.0"}
+
+
+def test_swipe_finds_the_same_words_with_both_files(tmp_path):
+    for name in ("encoder", "decoder"):
+        code, record = export(f"swipe/recipe.py:{name}", tmp_path / f"{name}.onnx")
+        assert (code, record["verdict"]) == (0, "verified")
+    command = [sys.executable, "examples/swipe/compare.py", str(tmp_path / "encoder.onnx"), str(tmp_path / "decoder.onnx")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "200 of 200" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "name", ["text_eager", "text_sdpa", "text_eager_fp16", "text_sdpa_fp16", "text_image", "vision_672", "vision_672_fp16"]
+)
+def test_a_qwen_tower_is_verified(tmp_path, name):
+    code, record = export(f"qwen_vl/recipe.py:{name}", tmp_path / "q.onnx")
+    assert (code, record["verdict"]) == (0, "verified"), record["ladder"]

@@ -160,7 +160,7 @@ def test_a_loop_over_a_size_is_wrong_without_remedies_and_named(tmp_path):
     assert first.code == "FW206"
     assert first.where.source == "for t in range(x.shape[1]):"
     assert first.where.file == __file__
-    assert "right up to time=3, wrong from 4" in first.seen
+    assert "right at time=3, wrong at 4 and elsewhere" in first.seen
 
 
 def test_the_same_loop_is_verified_with_remedies(tmp_path):
@@ -282,7 +282,7 @@ def test_a_wrong_file_from_elsewhere_is_refused_by_verify(tmp_path):
     example = {"batch": 2, "time": 19}
     result = fairway.verify(path, Loops(), LINE, bounds=BOUNDS, example=example)
     assert result.verdict == "wrong"
-    assert "right up to time=19, wrong from 20" in str(result)
+    assert "right at time=19, wrong at 20 and elsewhere" in str(result)
 
 
 def test_a_right_file_from_elsewhere_is_verified(tmp_path):

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from fairway.deliver import check_target, deliver, workshop
+from fairway.deliver import check_target, deliver, keep_aside, workshop
 from fairway.errors import complain
 from fairway.evidence.lattice import LEVELS, Level
 from fairway.ladder.attempt import Limits, Workers
 from fairway.ladder.climb import Climb, Rung, Settings, climb, judge_file
-from fairway.ladder.route import ROUTES
+from fairway.ladder.plan import TRACE_OPSETS
+from fairway.ladder.route import ROUTES, parse_route
 from fairway.record import write_record
 from fairway.result import Result
 from fairway.subject.data import read_data
@@ -110,6 +110,10 @@ def make_settings(
     newest = onnx.defs.onnx_opset_version()
     if opset is not None and not 7 <= opset <= newest:
         raise complain("FW007", f"opset {opset}; opsets 7..{newest} are known here")
+    traced = [name for name in routes if parse_route(name).traced]
+    if opset is not None and opset not in TRACE_OPSETS and traced and len(traced) == len(routes):
+        span = f"{TRACE_OPSETS[0]}..{TRACE_OPSETS[-1]}"
+        raise complain("FW007", f"opset {opset}; {' and '.join(traced)} can write {span}")
     return Settings(level, tuple(routes), opset, remedies, Limits(timeout, memory))
 
 
@@ -136,13 +140,8 @@ def export_subject(
                 record = deliver(Path(best.captured.path), path, record)
                 written = path
             elif climbed.verdict == "wrong":
-                shutil.copyfile(best.captured.path, _wrong_path(path))
+                keep_aside(Path(best.captured.path), path.with_suffix(".wrong.onnx"))
     return _result(climbed, written, record)
-
-
-def _wrong_path(path: Path) -> Path:
-    """A wrong file is kept for looking into, under a name that nobody ships by accident."""
-    return path.with_suffix(".wrong.onnx")
 
 
 def verify_subject(

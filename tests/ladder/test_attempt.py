@@ -200,7 +200,6 @@ def test_a_hang_that_holds_on_to_its_signals_is_stopped_all_the_same() -> None:
     assert run(work, seconds=0.4).status == "timeout"
 
 
-@pytest.mark.xfail(strict=True, reason="attempt.py:143: limits are looked at only while nothing is heard")
 def test_a_hang_that_keeps_talking_is_stopped_at_the_time_limit() -> None:
     def work(tell: Tell) -> None:
         end = time.monotonic() + 2
@@ -309,7 +308,6 @@ def test_processes_that_the_work_started_end_with_it() -> None:
     assert gone(set(heard))
 
 
-@pytest.mark.xfail(strict=True, reason="attempt.py:157: a child that died is reaped before its process group is ended")
 def test_processes_started_by_work_that_died_end_too() -> None:
     heard: list[int] = []
 

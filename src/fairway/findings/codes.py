@@ -32,13 +32,13 @@ _ROWS = (
     Code("FW001", "spec-syntax", "The spec does not parse", "input",
          "An input is written `name: dtype[dim, dim, 3]`, a dim `name=low..high` or `name%multiple`.",
          ("Correct the place under the caret.",)),
-    Code("FW002", "unknown-input", "The spec names an input that forward does not take", "input",
+    Code("FW002", "unknown-input", "The declared inputs are not those that forward takes", "input",
          "Inputs are matched to the parameters of `forward` by name.",
          ("Use one of the names listed.",)),
     Code("FW003", "spec-contradicts-example", "The spec contradicts an example tensor", "input",
          "The declared rank, dtype or fixed size differs from the tensor that was given.",
          ("Correct the spec or the example tensor.",)),
-    Code("FW004", "empty-range", "A dim's range is empty", "input",
+    Code("FW004", "empty-range", "A dim's range holds no size", "input",
          "No size lies between the bounds and is a multiple as asked.",
          ("Write the bounds as low..high with low ≤ high, low ≥ 0, and a multiple between them.",)),
     Code("FW005", "unknown-dim", "Bounds are given for a dim that no input has", "input",
@@ -82,7 +82,7 @@ _ROWS = (
          ("Check the path; a relative one starts at the current folder.",)),
     Code("FW102", "recipe-raised", "The recipe raised an error", "input",
          "A recipe is Python and was run; the error is its own.", ("Run the file with python and fix the error.",)),
-    Code("FW103", "recipe-without-model", "The recipe holds no model", "input",
+    Code("FW103", "recipe-without-model", "The recipe does not say which model is meant", "input",
          "The name must be a fairway.Recipe, an nn.Module, a Module class, or a function that returns one.",
          ("Name one of the candidates listed: RECIPE.py:name.",)),
     Code("FW104", "checkpoint-missing", "The checkpoint is not there", "input",
@@ -234,7 +234,7 @@ _ROWS = (
     # FW9xx: us.
     Code("FW901", "bug", "Fairway has a bug", "fairway",
          "Something happened that should be impossible.",
-         ("Report it with the traceback below.",)),
+         ("Report it with the traceback.",)),
 )
 
 CODES: dict[str, Code] = {row.code: row for row in _ROWS}

@@ -12,6 +12,7 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import pickle
+import resource
 import signal
 import sys
 import tempfile
@@ -133,24 +134,28 @@ class _Running:
         self.pipe, theirs = multiprocessing.Pipe(duplex=False)
         sys.stdout.flush()
         sys.stderr.flush()
+        parent = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
             self.pipe.close()
-            _child(job.work, theirs, self.log.fileno())
+            _child(job.work, theirs, self.log.fileno(), parent)
         theirs.close()
 
     def look(self, ready: bool) -> None:
         if ready:
             try:
                 kind, payload = pickle.loads(self.pipe.recv_bytes())
-            except (EOFError, OSError, pickle.UnpicklingError):
+            except (EOFError, OSError):
                 self._died()
                 return
-            if kind == "tell":
-                self.job.heard(payload)
+            except Exception:  # what came through the pipe is no answer
+                self._kill()
+                self._died()
                 return
-            self._finish(kind, payload)
-            return
+            if kind != "tell":
+                self._finish(kind, payload)
+                return
+            self.job.heard(payload)
         self.peak = max(self.peak, _resident(self.pid))
         if self.peak > self.memory:
             self._finish("memory", None)
@@ -158,10 +163,19 @@ class _Running:
             self._finish("timeout", None)
 
     def _died(self) -> None:
+        # Waited for but not reaped yet, so that its group can still be named: what it started may outlive it.
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        self._kill()
         _, status = os.waitpid(self.pid, 0)
         self.pid = 0
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         self._finish("died", None, number)
+
+    def _kill(self) -> None:
+        """Ends the process and whatever it started; the group may not be there yet in its first moments."""
+        for kill in (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill(self.pid, signal.SIGKILL)
 
     def _finish(self, status: Status, payload: Any, number: int | None = None) -> None:
         self.job.outcome = Outcome(
@@ -181,10 +195,7 @@ class _Running:
 
     def end(self) -> None:
         if self.pid:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+            self._kill()
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self.pid, 0)
             self.pid = 0
@@ -192,11 +203,12 @@ class _Running:
         self.log.close()
 
 
-def _child(work: Work, pipe: Any, log: int) -> None:
+def _child(work: Work, pipe: Any, log: int, parent: int) -> None:
     """Never returns. `os._exit` skips exit handlers, which would run the parent's."""
     try:
         os.setpgid(0, 0)
-        _die_with_parent()
+        _die_with_parent(parent)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is a result; its core file would be litter
         null = os.open(os.devnull, os.O_RDONLY)
         for target, source in ((0, null), (1, log), (2, log)):
             os.dup2(source, target)
@@ -247,11 +259,11 @@ def describe(error: BaseException) -> Failure:
     )
 
 
-def _die_with_parent() -> None:
+def _die_with_parent(parent: int) -> None:
     """Asks Linux to kill this process when its parent dies, however that happens; elsewhere it is not available."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-    if os.getppid() == 1:
+    if os.getppid() != parent:
         os._exit(1)
 
 
@@ -263,8 +275,6 @@ def _resident(pid: int) -> int:
 
 
 def _peak() -> int:
-    import resource
-
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 

@@ -102,6 +102,9 @@ def climb(
             rung = _walk(workers, subject, settings, step, preflight, suspected, rungs, folder, data, heard)
             rungs.append(rung)
             heard(("outcome", rung))
+            for finding in rung.findings:
+                if exit_status(finding.code) == 2:
+                    raise UserError(finding)  # such as a full disk: no other rung will fare better
             if rung.verdict == "verified":
                 break
     return Climb(preflight, tuple(rungs), _sum_up(preflight, rungs))

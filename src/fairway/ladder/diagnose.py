@@ -38,6 +38,8 @@ def explain(failure: Failure, suspects: Sequence[Suspect]) -> list[Finding]:
     text = f"{failure.kind}: {failure.message}\n{failure.cause}"
     where = _place(failure, text)
     first = _first_line(failure)
+    if "No space left on device" in text or "[Errno 28]" in text:
+        return [Finding("FW009", "no space left on device")]
     if failure.kind == "OpsetNotHonoured":
         return [Finding("FW306", failure.message)]
     if missing := re.search(r"No decompositions? registered for (?:the .*?)?['\"]?([\w.:]+)|"
@@ -133,7 +135,10 @@ def layer_sizes(error: Exception, model: torch.nn.Module) -> Finding | None:
         "FW212",
         f"{arrives} features arrive at {name}, which was built for {built}",
         where=_with_module(error, layer),
-        todo=(f"Build {name} with in_features={arrives}, or make the layer before it give {built}.",),
+        todo=(
+            f"Build {name} with in_features={arrives}, or make what comes before it give {built}.",
+            f"If it is an input that arrives here, declare it with {built}.",
+        ),
         data={"arrives": arrives, "built": built, "layer": layer},
     )
 

@@ -115,7 +115,7 @@ def _refusal(subject: Subject, error: Exception, point: Point) -> Finding:
     ]
     first = str(error).splitlines()[0] if str(error) else ""
     todo: tuple[str, ...] = ()
-    if isinstance(error, IndexError) and "index" in first:
+    if isinstance(error, IndexError) and "index out of range in self" in first:
         todo = ("If the input is an index into an embedding, declare its limit: `ids: int64[batch, seq] < 30522`.",)
     return Finding("FW201", f"{type(error).__name__}: {first}, at {show(point)}", where=user_frame(frames), todo=todo)
 

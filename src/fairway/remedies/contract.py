@@ -9,8 +9,8 @@ Whatever it does, the candidate is judged by the evidence like any other.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -85,6 +85,28 @@ class Remedy:
     safety: str
     detect: Callable[[Case], Match | Refusal]
     apply: Callable[[Case, Match], AbstractContextManager[None]]
+
+
+@contextmanager
+def translating(case: Case, table: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
+    """The case with these translations in its table; with its own again afterwards."""
+    before = dict(case.translations)
+    case.translations.update(table)
+    try:
+        yield
+    finally:
+        case.translations.clear()
+        case.translations.update(before)
+
+
+@contextmanager
+def passing(case: Case, run: Callable[[ir.Model], bool]) -> Iterator[None]:
+    """The case with one graph pass more; without it again afterwards."""
+    case.passes.append(run)
+    try:
+        yield
+    finally:
+        case.passes.remove(run)
 
 
 Applied = Iterator[None]

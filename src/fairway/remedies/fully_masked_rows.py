@@ -16,13 +16,13 @@ from __future__ import annotations
 import inspect
 import math
 import sys
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 
 from fairway.findings import Where
-from fairway.remedies.contract import Applied, Case, Match, Refusal, Remedy
+from fairway.remedies.contract import Case, Match, Refusal, Remedy, translating
 
 LAYERS = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer, torch.nn.TransformerDecoderLayer)
 MENTIONS = ("scaled_dot_product_attention", "sdpa", "multi_head_attention_forward")
@@ -90,15 +90,8 @@ def _attends(home: str) -> bool:
     return any(mention in source for mention in MENTIONS)
 
 
-@contextmanager
-def apply(case: Case, match: Match) -> Applied:
-    before = dict(case.translations)
-    case.translations[torch.ops.aten.scaled_dot_product_attention.default] = translate
-    try:
-        yield
-    finally:
-        case.translations.clear()
-        case.translations.update(before)
+def apply(case: Case, match: Match) -> AbstractContextManager[None]:
+    return translating(case, {torch.ops.aten.scaled_dot_product_attention.default: translate})
 
 
 REMEDY = Remedy(

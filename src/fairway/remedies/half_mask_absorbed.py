@@ -11,13 +11,13 @@ issue is known.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from fairway.remedies.contract import Applied, Case, Match, Refusal, Remedy
+from fairway.remedies.contract import Case, Match, Refusal, Remedy, passing
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -74,13 +74,8 @@ def detect(case: Case) -> Match | Refusal:
     return Match("scores under the lowest float16 replaced by the mask, as PyTorch rounds them")
 
 
-@contextmanager
-def apply(case: Case, match: Match) -> Applied:
-    case.passes.append(absorb)
-    try:
-        yield
-    finally:
-        case.passes.remove(absorb)
+def apply(case: Case, match: Match) -> AbstractContextManager[None]:
+    return passing(case, absorb)
 
 
 REMEDY = Remedy(

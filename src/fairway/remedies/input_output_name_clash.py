@@ -12,10 +12,10 @@ all names differ. No upstream issue is known.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from fairway.remedies.contract import Applied, Case, Match, Refusal, Remedy
+from fairway.remedies.contract import Case, Match, Refusal, Remedy, passing
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -80,15 +80,9 @@ def detect(case: Case) -> Match | Refusal:
     return Match(f"outputs renamed: {', '.join(renamed)}", data=names)
 
 
-@contextmanager
-def apply(case: Case, match: Match) -> Applied:
+def apply(case: Case, match: Match) -> AbstractContextManager[None]:
     case.output_names = match.data
-    run = separate(match.data)
-    case.passes.append(run)
-    try:
-        yield
-    finally:
-        case.passes.remove(run)
+    return passing(case, separate(match.data))
 
 
 REMEDY = Remedy(

@@ -14,14 +14,14 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from packaging.version import Version
 
 from fairway.findings import Where
-from fairway.remedies.contract import Applied, Case, Match, Refusal, Remedy
+from fairway.remedies.contract import Case, Match, Refusal, Remedy, translating
 
 SINCE = Version("2.13")
 NUMBER_MINUS = re.compile(r"\brsub\(|(?<![\w.])\d+\.\d*(e[+-]?\d+)?\s*-\s*[A-Za-z_(]")
@@ -69,16 +69,8 @@ def _line_of(kind: type) -> str | None:
     return None
 
 
-@contextmanager
-def apply(case: Case, match: Match) -> Applied:
-    target = torch.ops.aten.rsub.Scalar
-    before = dict(case.translations)
-    case.translations[target] = translate
-    try:
-        yield
-    finally:
-        case.translations.clear()
-        case.translations.update(before)
+def apply(case: Case, match: Match) -> AbstractContextManager[None]:
+    return translating(case, {torch.ops.aten.rsub.Scalar: translate})
 
 
 REMEDY = Remedy(

@@ -7,34 +7,13 @@ are not a list to pick from by number, or where a loop around the choice cannot 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-
 from fairway.remedies.contract import Case, Match, Refusal, Remedy
-from fairway.rewrite.candidates import candidates, prepare
-from fairway.rewrite.find import sites
+from fairway.rewrite.offer import installed, offer
 
 
 def detect(case: Case) -> Match | Refusal:
     """Matches where a number taken out of a tensor picks one of several modules."""
-    found = tuple(site for site in sites(case.model, case.named) if site.suspect.kind != "branch")
-    choices = [site.suspect for site in found if site.suspect.kind == "choice"]
-    if not choices:
-        return Refusal("no module in the model's own code is chosen by a number taken out of a tensor")
-    made = candidates(case.model, found, case.route.traced)
-    if isinstance(made, Refusal):
-        return made
-    lines = ", ".join(f"{Path(choice.where.file or '').name}:{choice.where.line}" for choice in choices)
-    note = f"choices rewritten ({', '.join(rewrite.strategy for rewrite in made)}): {lines}"
-    return Match(note, tuple(choice.where for choice in choices), made)
-
-
-@contextmanager
-def apply(case: Case, match: Match) -> Iterator[None]:
-    with match.data[0].install():
-        prepare(case)
-        yield
+    return offer(case, "choice", "no module in the model's own code is chosen by a number taken out of a tensor")
 
 
 REMEDY = Remedy(
@@ -46,5 +25,5 @@ REMEDY = Remedy(
     upstream=(),
     safety="The rewritten function is run beside the original in eager PyTorch over the lattice before it is used.",
     detect=detect,
-    apply=apply,
+    apply=installed,
 )

@@ -9,14 +9,14 @@ entry.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from importlib import metadata
 from typing import Any
 
 import torch
 from packaging.version import Version
 
-from fairway.remedies.contract import Applied, Case, Match, Refusal, Remedy
+from fairway.remedies.contract import Case, Match, Refusal, Remedy, translating
 
 SINCE, FIXED = Version("2.13"), Version("0.7.2")
 
@@ -44,15 +44,8 @@ def detect(case: Case) -> Match | Refusal:
     return Match(f"aten.mul.Scalar translated here, as onnxscript {installed} does not")
 
 
-@contextmanager
-def apply(case: Case, match: Match) -> Applied:
-    before = dict(case.translations)
-    case.translations[torch.ops.aten.mul.Scalar] = translate
-    try:
-        yield
-    finally:
-        case.translations.clear()
-        case.translations.update(before)
+def apply(case: Case, match: Match) -> AbstractContextManager[None]:
+    return translating(case, {torch.ops.aten.mul.Scalar: translate})
 
 
 REMEDY = Remedy(

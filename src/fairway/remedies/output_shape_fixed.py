@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fairway.remedies.contract import Applied, Case, Match, Refusal, Remedy
+from fairway.remedies.contract import Case, Match, Refusal, Remedy, passing
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -136,13 +136,8 @@ def _leaves(tree: Any) -> Any:
     return torch.utils._pytree.tree_leaves(tree)
 
 
-@contextmanager
-def apply(case: Case, match: Match) -> Applied:
-    case.passes.append(release_fixed_dims)
-    try:
-        yield
-    finally:
-        case.passes.remove(release_fixed_dims)
+def apply(case: Case, match: Match) -> AbstractContextManager[None]:
+    return passing(case, release_fixed_dims)
 
 
 REMEDY = Remedy(

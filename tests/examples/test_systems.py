@@ -106,15 +106,17 @@ def test_swipe_finds_the_same_words_with_both_files(tmp_path):
     for name in ("encoder", "decoder"):
         code, record = export(f"swipe/recipe.py:{name}", tmp_path / f"{name}.onnx")
         assert (code, record["verdict"]) == (0, "verified")
-    command = [sys.executable, "examples/swipe/compare.py", str(tmp_path / "encoder.onnx"), str(tmp_path / "decoder.onnx")]
+    files = [str(tmp_path / f"{name}.onnx") for name in ("encoder", "decoder")]
+    command = [sys.executable, "examples/swipe/compare.py", *files]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "200 of 200" in done.stdout
 
 
-@pytest.mark.parametrize(
-    "name", ["text_eager", "text_sdpa", "text_eager_fp16", "text_sdpa_fp16", "text_image", "vision_672", "vision_672_fp16"]
-)
+TOWERS = ["text_eager", "text_sdpa", "text_eager_fp16", "text_sdpa_fp16", "text_image", "vision_672", "vision_672_fp16"]
+
+
+@pytest.mark.parametrize("name", TOWERS)
 def test_a_qwen_tower_is_verified(tmp_path, name):
     code, record = export(f"qwen_vl/recipe.py:{name}", tmp_path / "q.onnx")
     assert (code, record["verdict"]) == (0, "verified"), record["ladder"]

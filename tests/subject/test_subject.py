@@ -15,8 +15,10 @@ from torch import Tensor, nn
 
 from fairway.errors import UserError
 from fairway.subject.dims import Dim, Domain
+from fairway.subject.example import choose_example
 from fairway.subject.spec import parse_input
-from fairway.subject.subject import Subject, build_subject, choose_example
+from fairway.subject.subject import Subject, build_subject
+from fairway.subject.values import FLAVOURS
 
 
 class Echo(nn.Module):
@@ -87,7 +89,7 @@ def test_a_function_is_asked_with_the_seed_and_the_sizes() -> None:
     got = called(subject, seed=6, n=9, m=4)
     assert asked[-1] == (6, 9, 4)
     assert (tuple(got["a"].shape), float(got["a"][0, 0]), tuple(got["b"].shape)) == ((9, 4), 6.0, (9,))
-    assert not subject.flavoured
+    assert subject.flavours == ("normal",)
 
 
 def test_a_function_may_draw_from_the_global_generators_and_is_reproducible_all_the_same() -> None:
@@ -104,7 +106,7 @@ def test_spec_lines_are_keyword_arguments() -> None:
     assert spec(subject) == ["c: int64[n] < 5", "a: float32[n, 3]"]
     got = called(subject, n=4)
     assert (tuple(got["a"].shape), got["b"], tuple(got["c"].shape)) == ((4, 3), None, (4,))
-    assert subject.flavoured
+    assert subject.flavours == FLAVOURS
 
 
 def test_one_spec_line_may_stand_alone() -> None:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from fairway.evidence.judge import Judge
 from fairway.evidence.lattice import Sample, sample
-from fairway.subject.values import FLAVOURS
 
 EXAMPLES = 150
 
@@ -22,9 +21,8 @@ class _Wrong(Exception):
 def explore(judge: Judge, tell: Callable[[Any], None]) -> Sample | None:
     """The smallest failing sample that hypothesis finds, or None."""
     subject = judge.subject
-    flavours = FLAVOURS if subject.flavoured else FLAVOURS[:1]
     sizes = st.fixed_dictionaries({d.name: st.sampled_from(d.sizes) for d in subject.domain.dims})
-    samples = st.builds(sample, sizes, st.integers(0, 2**16), st.sampled_from(flavours))
+    samples = st.builds(sample, sizes, st.integers(0, 2**16), st.sampled_from(subject.flavours))
     failing: list[Sample] = []
     count = [0]
 

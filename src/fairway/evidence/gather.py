@@ -15,7 +15,8 @@ from fairway.evidence.lattice import Level, Sample, lattice, sample
 from fairway.evidence.yardstick import FACTOR, STATED
 from fairway.findings import Finding, Where
 from fairway.subject.dims import Point
-from fairway.subject.subject import Subject, choose_example
+from fairway.subject.example import choose_example
+from fairway.subject.subject import Subject
 
 Tell = Callable[[Any], None]
 
@@ -23,6 +24,15 @@ Tell = Callable[[Any], None]
 def other_example(subject: Subject) -> dict[str, int]:
     """A second example whose every size differs from the first's, where the domain allows it."""
     return choose_example(subject.domain, subject.spec, {}, avoid=subject.example)
+
+
+def subject_lattice(
+    subject: Subject, level: Level, edges: Mapping[str, Sequence[int]] | None = None
+) -> list[Sample]:
+    """The lattice over a subject's domain, in the flavours it knows."""
+    return lattice(
+        subject.domain, subject.example, other_example(subject), level, edges, subject.flavours, subject.given
+    )
 
 
 def gather(
@@ -37,7 +47,7 @@ def gather(
     """Parity over the lattice; for a wrong file, the smallest failing shape and its boundary."""
     started = time.monotonic()
     judge = Judge(subject, open_runtime(path), output_names, data)
-    samples = lattice(subject.domain, subject.example, other_example(subject), level, edges)
+    samples = subject_lattice(subject, level, edges)
     samples += [Sample((), data=i) for i in range(len(data))]
     _take(judge, samples, tell)
     failures = judge.failures()

@@ -6,7 +6,7 @@ neighbours of the bounds, primes between them, the example, and pairs of extreme
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
@@ -60,15 +60,21 @@ def lattice(
     other: Point,
     level: Level,
     edges: Mapping[str, Iterable[int]] | None = None,
+    flavours: Sequence[Flavour] = FLAVOURS,
+    given: Point | None = None,
 ) -> list[Sample]:
-    """The samples of a level, cheapest to be wrong first. `edges` are sizes the capture itself spoke of."""
+    """The samples of a level, cheapest to be wrong first.
+
+    `edges` are sizes the capture itself spoke of; `given` those of the user's own tensors, which seed 0 stands for.
+    """
     low = {d.name: d.sizes[0] for d in domain.dims}
     high = {d.name: d.sizes[-1] for d in domain.dims}
-    samples = [sample(example), sample(other, 2), sample(low, 3), sample(high, 4)]
+    samples = [] if given is None else [sample(given, 0)]
+    samples += [sample(example), sample(other, 2), sample(low, 3), sample(high, 4)]
     for name, sizes in (edges or {}).items():
         samples += [sample({**example, name: n}, 5) for n in sizes]
     if level == "quick":
-        return _distinct(samples)
+        return _distinct(samples, flavours)
     samples += [sample(example, 6, flavour) for flavour in FLAVOURS[1:]]
     samples += [sample(other, 7), sample(example, 8)]
     for dim in domain.dims:
@@ -79,16 +85,16 @@ def lattice(
     near = {d.name: d.sizes[min(1, len(d.sizes) - 1)] for d in domain.dims}
     below = {d.name: d.sizes[-min(2, len(d.sizes))] for d in domain.dims}
     samples += [sample(near, 12), sample(below, 13), sample(near, 14, "most"), sample(low, 15, "least")]
-    return _distinct(samples)
+    return _distinct(samples, flavours)
 
 
-def _distinct(samples: Iterable[Sample]) -> list[Sample]:
-    """Each point and flavour once more only if another seed was asked for on purpose at the example."""
+def _distinct(samples: Iterable[Sample], flavours: Sequence[Flavour]) -> list[Sample]:
+    """Each point and known flavour once; once more only where another seed was asked for on purpose."""
     seen: set[tuple[object, ...]] = set()
     kept = []
     for one in samples:
         key = (one.point, one.flavour, one.seed in (6, 7, 8))
-        if key not in seen:
+        if key not in seen and one.flavour in flavours:
             seen.add(key)
             kept.append(one)
     return kept

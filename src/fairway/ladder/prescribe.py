@@ -11,9 +11,8 @@ from typing import Any
 import torch
 
 from fairway.errors import complain
-from fairway.evidence.gather import other_example
+from fairway.evidence.gather import subject_lattice
 from fairway.evidence.judge import Judge
-from fairway.evidence.lattice import lattice
 from fairway.findings import Finding, Where
 from fairway.ladder.capture import case_for
 from fairway.ladder.route import Route
@@ -72,10 +71,9 @@ def prove(subject: Subject, install: Callable[[], AbstractContextManager[Any]]) 
         with install():
             return [to_array(t) for t in run_eager(subject, tensors)]
 
-    judge = Judge(subject, changed, [f"output {i}" for i in range(999)])
-    names = run_eager(subject, subject.make(subject.example, 1, "normal"))
-    judge.output_names = tuple(f"output {i}" for i in range(len(names)))
-    for one in lattice(subject.domain, subject.example, other_example(subject), "standard"):
+    outputs = run_eager(subject, subject.make(subject.example, 1, "normal"))
+    judge = Judge(subject, changed, [f"output {i}" for i in range(len(outputs))])
+    for one in subject_lattice(subject, "standard"):
         trial = judge.take(one)
         if trial.difference is not None:
             return f"{trial.difference.text}, at {one}"

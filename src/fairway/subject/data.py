@@ -12,7 +12,8 @@ import torch
 
 from fairway.errors import UserError, complain
 from fairway.subject.checkpoint import what_it_runs
-from fairway.subject.subject import Subject, read_sizes
+from fairway.subject.example import read_sizes
+from fairway.subject.subject import Subject
 
 
 def read_data(subject: Subject, path: Path) -> list[list[torch.Tensor]]:

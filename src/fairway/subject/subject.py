@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import random
-import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
@@ -15,16 +13,12 @@ import numpy as np
 import torch
 
 from fairway.errors import complain
-from fairway.findings import Where
-from fairway.subject.declare import declare, read_annotations
 from fairway.subject.dims import Domain, Point, build_domain, show
-from fairway.subject.source import user_frame
-from fairway.subject.spec import TensorSpec, parse_input
-from fairway.subject.tree import Leaf, Slot, fill, flatten, template
-from fairway.subject.values import Flavour, make_tensor, resemble
-
-Maker = Callable[[Point, int, Flavour], list[torch.Tensor]]
-"""Legal input tensors at a point, in the spec's order, by seed and flavour."""
+from fairway.subject.example import choose_example
+from fairway.subject.inputs import Maker, from_examples, from_function, from_lines, is_spec_list
+from fairway.subject.spec import TensorSpec
+from fairway.subject.tree import fill
+from fairway.subject.values import Flavour
 
 
 @dataclass(frozen=True)
@@ -38,9 +32,11 @@ class Subject:
     shape: Any
     """The template of (args, kwargs): fill its slots with tensors in the spec's order."""
     make: Maker
-    flavoured: bool
-    """Whether `make` knows edge flavours; a user's own function knows seeds only."""
+    flavours: tuple[Flavour, ...]
+    """The flavours that `make` knows; a user's own function knows seeds only."""
     example: Point
+    given: Point | None = None
+    """The sizes of the user's own example tensors, which are tested as they are."""
     output_names: tuple[str, ...] | None = None
     patches: Mapping[Any, Callable[..., Any]] = field(default_factory=dict)
 
@@ -86,24 +82,24 @@ def build_subject(
 ) -> Subject:
     """Reads `inputs` in any of the forms the README lists, and checks that everything said fits together."""
     with undisturbed():
-        if isinstance(inputs, str | TensorSpec) or _is_spec_list(inputs):
+        if isinstance(inputs, str | TensorSpec) or is_spec_list(inputs):
             if dims is not None:
                 raise complain("FW015", "dims is given beside spec lines, which say the dims already")
-            plan = _from_lines(model, [inputs] if isinstance(inputs, str | TensorSpec) else list(inputs))
+            plan = from_lines(model, [inputs] if isinstance(inputs, str | TensorSpec) else list(inputs))
         elif callable(inputs):
-            plan = _from_function(model, inputs, dims, dict(bounds or {}), dict(multiples or {}), dict(example or {}))
+            plan = from_function(model, inputs, dims, dict(bounds or {}), dict(multiples or {}), dict(example or {}))
         else:
-            plan = _from_examples(model, inputs, dims)
-    spec, shape, make, flavoured, own_bounds, seen = plan
+            plan = from_examples(model, inputs, dims)
+    spec = plan.spec
     if not spec:
         raise complain("FW010", "the model is given no input tensor")
     named = dict.fromkeys(n for s in spec for n in s.dims)
-    domain = build_domain(named, {**own_bounds, **(bounds or {})}, multiples or {}, seen)
+    domain = build_domain(named, {**plan.bounds, **(bounds or {})}, multiples or {}, plan.seen)
     _check_sizes(spec, domain)
     for dim in example or {}:
         if dim not in domain.names:
             raise complain("FW005", f"example names {dim!r}; the dims are: {', '.join(domain.names) or 'none'}")
-    wanted = {**_fit_to_start_from(seen, spec, domain), **(example or {})}
+    wanted = {**_fit_to_start_from(plan.seen, spec, domain), **(example or {})}
     if input_names is not None:
         spec = _renamed(spec, input_names)
     _refuse_meta(model)
@@ -112,10 +108,11 @@ def build_subject(
         name=name or type(model).__name__,
         spec=spec,
         domain=domain,
-        shape=shape,
-        make=make,
-        flavoured=flavoured,
+        shape=plan.shape,
+        make=plan.make,
+        flavours=plan.flavours,
         example=choose_example(domain, spec, wanted),
+        given=plan.seen or None,
         output_names=None if output_names is None else tuple(output_names),
         patches=dict(patches or {}),
     )
@@ -150,263 +147,6 @@ def _fit_to_start_from(seen: Mapping[str, int], spec: Sequence[TensorSpec], doma
     return {name: size for name, size in seen.items() if size > 1 and sizes.count(size) == 1}
 
 
-_Plan = tuple[tuple[TensorSpec, ...], Any, Maker, bool, dict[str, tuple[int, int]], dict[str, int]]
-
-
-def _is_spec_list(inputs: Any) -> bool:
-    return isinstance(inputs, list) and bool(inputs) and all(isinstance(i, str | TensorSpec) for i in inputs)
-
-
-def _from_lines(model: torch.nn.Module, lines: list[str | TensorSpec]) -> _Plan:
-    spec = tuple(parse_input(line) if isinstance(line, str) else line for line in lines)
-    everything = inspect.signature(model.forward).parameters
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in everything.values())
-    takes_more = any(p.kind is p.VAR_POSITIONAL for p in everything.values())
-    parameters = {n: p for n, p in everything.items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
-    kwargs: dict[str, Any] = {}
-    args: list[Any] = []
-    for index, item in enumerate(spec):
-        top, *rest = item.name.split(".")
-        _refuse_clash(item.name, [s.name for s in spec[:index]])
-        if top not in parameters and not takes_any:
-            if takes_more and not rest:
-                args.append(Slot(index))
-                continue
-            raise complain("FW002", f"{item.name!r}; forward takes: {', '.join(everything) or 'nothing'}")
-        _place(kwargs, [top, *rest], Slot(index))
-    missing = [
-        n for n, p in parameters.items()
-        if p.default is p.empty and n not in kwargs
-    ]  # fmt: skip
-    if missing:
-        todo = (f"Declare it too: --input '{missing[0]}: float32[batch, 3]'.",)
-        raise complain("FW002", f"forward also needs {', '.join(missing)}, which the spec does not declare", todo=todo)
-    _check_lengths(spec)
-    # What cannot be given by name goes first, in forward's order.
-    by_place = [
-        n for n, p in parameters.items()
-        if n in kwargs and (p.kind is p.POSITIONAL_ONLY or (args and p.kind is p.POSITIONAL_OR_KEYWORD))
-    ]  # fmt: skip
-    shape = _lists(kwargs)
-    first = [shape.pop(n) for n in by_place]
-
-    def make(point: Point, seed: int, flavour: Flavour) -> list[torch.Tensor]:
-        generator = torch.Generator().manual_seed(seed)
-        return [make_tensor(item, point, generator, flavour) for item in spec]
-
-    return spec, ((*first, *args), shape), make, True, {}, {}
-
-
-def _refuse_clash(name: str, earlier: Sequence[str]) -> None:
-    for other in earlier:
-        if other == name:
-            raise complain("FW011", f"the input {name!r} is declared twice")
-        short, long = sorted((name, other), key=len)
-        if long.startswith(f"{short}."):
-            raise complain("FW011", f"{short!r} and {long!r} are both declared; {short!r} is a tensor or holds some")
-
-
-def _check_lengths(spec: Sequence[TensorSpec]) -> None:
-    dims = dict.fromkeys(n for item in spec for n in item.dims)
-    for item in spec:
-        for name in item.values.lengths.names if item.values.lengths else ():
-            if name not in dims:
-                known = ", ".join(dims) or "none"
-                raise complain("FW005", f"{item.name}{item.values}: {name!r} is not a dim; the dims are: {known}")
-
-
-def _place(tree: dict[str, Any], path: list[str], leaf: Any) -> None:
-    for key in path[:-1]:
-        tree = tree.setdefault(key, {})
-    tree[path[-1]] = leaf
-
-
-def _lists(tree: Any) -> Any:
-    """Levels whose keys are 0, 1, 2… become lists."""
-    if type(tree) is not dict:
-        return tree
-    items = {key: _lists(item) for key, item in tree.items()}
-    places = [str(i) for i in range(len(items))]
-    if items and set(items) == set(places):
-        return [items[place] for place in places]
-    return items
-
-
-def _as_call(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    if isinstance(inputs, torch.Tensor):
-        return (inputs,), {}
-    if isinstance(inputs, Mapping):
-        return (), dict(inputs)
-    if isinstance(inputs, tuple | list):
-        if len(inputs) == 2 and isinstance(inputs[0], tuple | list) and isinstance(inputs[1], Mapping):
-            return tuple(inputs[0]), dict(inputs[1])
-        return tuple(inputs), {}
-    raise complain("FW015", f"inputs is of type {type(inputs).__name__}: {inputs!r:.80}")
-
-
-def _bind(model: torch.nn.Module, inputs: Any) -> tuple[Any, dict[str, Any]]:
-    """The call, and its arguments by the names of forward's parameters."""
-    args, kwargs = _as_call(inputs)
-    signature = inspect.signature(model.forward)
-    try:
-        bound = signature.bind(*args, **kwargs).arguments
-    except TypeError as error:
-        raise complain("FW015", f"forward{signature} cannot be called with these inputs: {error}") from error
-    named: dict[str, Any] = {}
-    for name, value in bound.items():
-        kind = signature.parameters[name].kind
-        if kind is inspect.Parameter.VAR_KEYWORD:
-            named.update(value)
-        elif kind is inspect.Parameter.VAR_POSITIONAL:
-            named.update({f"{name}_{i}": item for i, item in enumerate(value)})
-        else:
-            named[name] = value
-    return (args, kwargs), named
-
-
-def _leaves(named: Mapping[str, Any]) -> list[Leaf]:
-    leaves = flatten(named)
-    for leaf in leaves:
-        if isinstance(leaf.value, np.ndarray):
-            todo = ("Give torch tensors: torch.from_numpy(array).",)
-            raise complain("FW015", f"the input {leaf.name!r} is a numpy array", todo=todo)
-    return [leaf for leaf in leaves if isinstance(leaf.value, torch.Tensor)]
-
-
-def _reader(
-    model: torch.nn.Module, inputs: Any, dims: Any
-) -> tuple[tuple[TensorSpec, ...], Any, dict[str, tuple[int, int]], dict[str, int], list[torch.Tensor]]:
-    call, named = _bind(model, inputs)
-    leaves = _leaves(named)
-    for leaf in leaves:
-        if leaf.value.device.type == "meta":
-            raise complain("FW012", f"the input {leaf.name!r} is on the meta device")
-    if dims is None:
-        given = {leaf.name for leaf in leaves}
-        dims = {name: shape for name, shape in read_annotations(model.forward).items() if name in given}
-    declared = declare(dims, leaves, list(named))
-    spec = tuple(
-        TensorSpec(leaf.name, str(leaf.value.dtype).removeprefix("torch."), declared.shapes[leaf.name])
-        for leaf in leaves
-    )
-    tensors = [leaf.value for leaf in leaves]
-    args, kwargs = call
-    # Keyword arguments in forward's order, which is the order of `leaves`, whatever order the caller used.
-    shape = template((args, {name: kwargs[name] for name in named if name in kwargs}))
-    return spec, shape, declared.bounds, read_sizes(spec, tensors), tensors
-
-
-def _from_examples(model: torch.nn.Module, inputs: Any, dims: Any) -> _Plan:
-    spec, shape, bounds, seen, tensors = _reader(model, inputs, dims)
-
-    def make(point: Point, seed: int, flavour: Flavour) -> list[torch.Tensor]:
-        generator = torch.Generator().manual_seed(seed)
-        if seed <= 1 and all(point.get(k) == v for k, v in seen.items()) and flavour == "normal":
-            return [t.detach().clone() for t in tensors]
-        return [resemble(t.detach(), s.sizes(point), generator, flavour) for t, s in zip(tensors, spec, strict=True)]
-
-    return spec, shape, make, False, bounds, seen
-
-
-def _from_function(
-    model: torch.nn.Module,
-    function: Callable[..., Any],
-    dims: Any,
-    bounds: dict[str, tuple[int, int]],
-    multiples: dict[str, int],
-    example: dict[str, int],
-) -> _Plan:
-    """The function is asked once, at small sizes, for the structure; the dims come from `dims` and the bounds."""
-    names = list(dict.fromkeys([*bounds, *multiples, *example]))
-    _refuse_unbounded(name for name in _required(function) if name not in names)
-    probe = build_domain(names, bounds, multiples)
-    point = choose_example(probe, (), example)
-    spec, shape, own, _, tensors = _reader(model, _asked(function, point, 0), dims)
-    _refuse_unbounded(n for n in dict.fromkeys(n for s in spec for n in s.dims) if n not in names)
-    _check_made(spec, tensors, point, 0)
-
-    def make(point: Point, seed: int, flavour: Flavour) -> list[torch.Tensor]:
-        _, named = _bind(model, _asked(function, point, seed))
-        tensors = [leaf.value for leaf in _leaves(named)]
-        _check_made(spec, tensors, point, seed)
-        return tensors
-
-    return spec, shape, make, False, own, {}
-
-
-def _required(function: Callable[..., Any]) -> list[str]:
-    """The dims that the function cannot be called without: its parameters after the seed."""
-    try:
-        parameters = list(inspect.signature(function).parameters.values())[1:]
-    except (TypeError, ValueError):
-        return []
-    return [p.name for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-
-
-def _refuse_unbounded(names: Iterable[str]) -> None:
-    lacking = ", ".join(names)
-    if lacking:
-        raise complain(
-            "FW015",
-            f"the inputs function needs bounds for each dim it takes; {lacking} has none",
-            todo=("Give them: bounds={'name': (low, high)}, or --dim name=low..high.",),
-        )
-
-
-def _check_made(spec: Sequence[TensorSpec], tensors: Sequence[torch.Tensor], point: Point, seed: int) -> None:
-    """A function that answers with other sizes than asked would have the same few sizes tested over and over."""
-    asked = _question(seed, point)
-    todo = ("Make the inputs function answer with the sizes it is asked for.",)
-    if len(tensors) != len(spec):
-        raise complain("FW003", f"{asked} gave {len(tensors)} tensors, before it gave {len(spec)}", todo=todo)
-    for item, tensor in zip(spec, tensors, strict=True):
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        if dtype != item.dtype or tuple(tensor.shape) != item.sizes(point):
-            wanted = f"{item.dtype}{list(item.sizes(point))}"
-            seen = f"{asked} gave {item.name} as {dtype}{list(tensor.shape)}, not {wanted}"
-            raise complain("FW003", seen, todo=todo)
-
-
-def _question(seed: int, point: Point) -> str:
-    return f"inputs({', '.join([str(seed), *(f'{k}={v}' for k, v in point.items())])})"
-
-
-def _asked(function: Callable[..., Any], point: Point, seed: int) -> Any:
-    torch.manual_seed(seed)
-    try:
-        return function(seed, **point)
-    except Exception as error:
-        frames = [
-            Where(file=f.filename, line=f.lineno, function=f.name, source=f.line)
-            for f in traceback.extract_tb(error.__traceback__)
-        ]
-        raise complain(
-            "FW015",
-            f"{_question(seed, point)} raised {type(error).__name__}: {error}",
-            where=user_frame(frames),
-            todo=("Fix the function: it must take any sizes within the bounds.",),
-        ) from error
-
-
-def read_sizes(spec: Sequence[TensorSpec], tensors: Sequence[torch.Tensor]) -> dict[str, int]:
-    """The size of each dim, read off tensors; refuses tensors that disagree with one another."""
-    sizes: dict[str, tuple[int, str]] = {}
-    for item, tensor in zip(spec, tensors, strict=True):
-        for axis, (size, n) in enumerate(zip(item.shape, tensor.shape, strict=True)):
-            if size.affine is None:
-                continue
-            name, slope, offset = size.affine
-            value, rest = divmod(n - offset, slope)
-            place = f"{item.name} axis {axis}"
-            if rest:
-                raise complain("FW003", f"{place} is {n}, which is not {size} for any {name}")
-            if name in sizes and sizes[name][0] != value:
-                other, where = sizes[name]
-                raise complain("FW013", f"{name} is {other} by {where} and {value} by {place}")
-            sizes.setdefault(name, (value, place))
-    return {name: value for name, (value, _) in sizes.items()}
-
-
 def _renamed(spec: tuple[TensorSpec, ...], names: Sequence[str]) -> tuple[TensorSpec, ...]:
     if len(names) != len(spec) or len(set(names)) != len(names):
         raise complain(
@@ -420,32 +160,3 @@ def _refuse_meta(model: torch.nn.Module) -> None:
         for name, tensor in kind:
             if tensor.device.type == "meta":
                 raise complain("FW012", f"{name} of the model is on the meta device")
-
-
-_PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
-
-
-def choose_example(
-    domain: Domain, spec: Sequence[TensorSpec], wanted: Mapping[str, int], avoid: Point | None = None
-) -> dict[str, int]:
-    """Distinct sizes of at least 2, primes where they can be, none equal to a fixed size.
-
-    Exporters specialise a size of 1 and merge dims whose sizes happen to be equal. `avoid` asks for another size than
-    that point's, for each dim that has one.
-    """
-    taken = {size.fixed for item in spec for size in item.shape} | (set(wanted.values()) if avoid is None else set())
-    point: dict[str, int] = {}
-    for dim in domain.dims:
-        if dim.name in wanted and avoid is None:
-            if wanted[dim.name] not in dim.sizes:
-                raise complain("FW003", f"the example's {dim.name}={wanted[dim.name]} is outside {dim}")
-            point[dim.name] = wanted[dim.name]
-            continue
-        least = max(2, 2 * dim.low - 1)
-        other = None if avoid is None else avoid[dim.name]
-        ranked = [n * dim.multiple for n in (*_PRIMES, *range(101, 400, 2))] + list(dim.sizes[:400]) + [dim.high]
-        legal = [n for n in ranked if n in dim.sizes and n != other] or [dim.sizes[0]]
-        free = [n for n in legal if n >= least and n not in taken and n not in point.values()]
-        fair = [n for n in legal if n > 1 and n not in point.values()]
-        point[dim.name] = (free or fair or legal)[0]
-    return point

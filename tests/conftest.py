@@ -1,0 +1,6 @@
+"""Warnings of torch's own deprecations are not ours to act on, and torch's debug log drowns every failure."""
+
+import logging
+
+logging.getLogger("torch").setLevel(logging.ERROR)
+logging.getLogger("torch.__trace").setLevel(logging.CRITICAL)

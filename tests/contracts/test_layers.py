@@ -41,7 +41,7 @@ KNOWN_CYCLES = {
 MODULE_LINES = 400
 FUNCTION_LINES = 80
 
-LONGER: dict[str, int] = {"fairway.subject.subject": 480}
+LONGER: dict[str, int] = {}
 """Modules that break the rule today, each with a limit of its own."""
 
 

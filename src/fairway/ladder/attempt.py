@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -208,7 +209,9 @@ def _child(work: Work, pipe: Any, log: int, parent: int) -> None:
     try:
         os.setpgid(0, 0)
         _die_with_parent(parent)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is a result; its core file would be litter
+        # A crash is a result: its core file would be litter, and its traceback would land on the user's terminal.
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        faulthandler.disable()
         null = os.open(os.devnull, os.O_RDONLY)
         for target, source in ((0, null), (1, log), (2, log)):
             os.dup2(source, target)

@@ -12,7 +12,7 @@ demo: $(READY)
 	$(BIN)/fairway export examples/airimu/recipe.py:airimu -o $(OUT)/airimu.onnx --overwrite
 
 test: $(READY)
-	$(BIN)/ruff check src tests examples benchmarks
+	$(BIN)/ruff check src tests examples benchmarks docs
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 

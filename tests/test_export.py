@@ -354,3 +354,14 @@ def test_a_crash_of_the_exporter_is_one_line_in_the_record(tmp_path):
     rung = result.record["ladder"][0]
     assert rung["findings"][0]["code"] == "FW503"
     assert rung["findings"][0]["seen"].startswith("signal 11")
+
+
+def test_a_dynamic_output_declared_fixed_is_told(tmp_path):
+    path = tmp_path / "plain.onnx"
+    fairway.export(Plain(), LINE, path, bounds=BOUNDS, **QUICK)
+    model = onnx.load(path)
+    model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 19
+    onnx.save(model, path)
+    result = fairway.verify(path, Plain(), LINE, bounds=BOUNDS)
+    assert result.verdict == "verified"
+    assert [(f.code, f.seen) for f in result.findings] == [("FW315", "output axis 1 is declared 19, but varies")]

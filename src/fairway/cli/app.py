@@ -19,6 +19,7 @@ STOPPED = 130
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode=None,  # a spec's brackets are not markup
     pretty_exceptions_enable=False,
     help="Takes a PyTorch model to ONNX and shows that it arrived intact.",
     epilog="Exit codes: 0 verified, 1 finding, 2 usage, 3 could not load, 4 a bug of Fairway's.",

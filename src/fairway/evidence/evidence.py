@@ -28,7 +28,8 @@ class OutputError:
 
     name: str
     dtype: str
-    ratio: float
+    ratio: float | None
+    """None where no sample could be measured: the file failed before there were numbers to compare."""
     file_error: float
     own_error: float
 

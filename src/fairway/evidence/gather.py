@@ -182,7 +182,8 @@ def _outputs(judge: Judge) -> tuple[OutputError, ...]:
     for name in judge.output_names:
         trials = [t for t in judge.trials if name in t.measured]
         if not trials:
-            rows.append(OutputError(name, "exact", 0.0, 0.0, 0.0))
+            compared = any(t.difference is None and t.illegal is None for t in judge.trials)
+            rows.append(OutputError(name, "exact" if compared else "?", 0.0 if compared else None, 0.0, 0.0))
             continue
         normal = [t for t in trials if t.kind == "normal"] or trials
         rows.append(

@@ -138,7 +138,7 @@ _ROWS = (
          ("Return tensors only, or leave the value out.",)),
     Code("FW210", "name-clash", "A name is both an input and an output", "model",
          "ONNX names are unique; exporters rename one of the two silently, and with it lose its dynamic axes.",
-         ("Give the output another name: output_names=[...].",), "warning"),
+         ("Give the output another name: output_names=[...].",)),
     Code("FW211", "patch-not-equal", "A patch does not compute the same as the original", "model",
          "It was run beside the original in PyTorch, and the results differ.",
          ("Correct the patch at the point shown.",)),
@@ -147,7 +147,7 @@ _ROWS = (
          ("Build the layer with the size that arrives.",)),
     # FW3xx: exporters.
     Code("FW301", "capture-failed", "The exporter could not capture the model", "upstream",
-         "The exporter raised an error of its own.", ("See the other rungs' outcome in the record.",)),
+         "The exporter raised an error of its own.", ("See what the other rungs said: add --json.",)),
     Code("FW302", "dim-specialised", "A dim cannot stay dynamic in this capture", "model",
          "Some line asks for the size as a plain number, or compares it; the exporter would fix the dim.",
          ("Look at the line named: size arithmetic in Python, a loop or branch on a size, "
@@ -159,7 +159,7 @@ _ROWS = (
          "The exporter knows no ONNX counterpart.",
          ("Write the step with other operators, or pass a translation of your own.",)),
     Code("FW305", "translation-failed", "The translation to ONNX raised an error", "upstream",
-         "The model was captured; turning it into ONNX failed.", ("See the other rungs' outcome in the record.",)),
+         "The model was captured; turning it into ONNX failed.", ("See what the other rungs said: add --json.",)),
     Code("FW306", "opset-not-honoured", "The exporter wrote another opset than asked", "upstream",
          "torch.onnx keeps its own opset where it cannot convert.",
          ("Take the opset that was written, or another route.",)),

@@ -111,7 +111,10 @@ def _evidence(result: Result) -> list[str]:
         "evidence", f"{evidence.points_right} of {len(legal)} samples right ({evidence.level}); {evidence.yardstick}"
     )
     rows = [("output", "of allowed", "file's error", "PyTorch's own")]
-    rows += [(o.name, f"{o.ratio:.2g}", f"{o.file_error:.2g}", f"{o.own_error:.2g}") for o in evidence.outputs]
+    rows += [
+        (o.name, "–" if o.ratio is None else f"{o.ratio:.2g}", f"{o.file_error:.2g}", f"{o.own_error:.2g}")
+        for o in evidence.outputs
+    ]
     widths = [max(len(row[i]) for row in rows) for i in range(4)]
     for row in rows:
         lines += _labelled("", "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip())
@@ -126,7 +129,7 @@ def _evidence(result: Result) -> list[str]:
         lines += _labelled("", f"second runtime: {evidence.second_runtime}")
     if evidence.smallest is not None:
         point = ", ".join(f"{k}={v}" for k, v in evidence.smallest.items())
-        edges = "; ".join(evidence.boundaries) or "no size is right"
+        edges = "; ".join(evidence.boundaries) or "the example fails too"
         lines += _labelled("", f"smallest failing shape: {point}; {edges}")
     return lines
 

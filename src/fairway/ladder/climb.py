@@ -123,7 +123,8 @@ def _look(subject: Subject, settings: Settings) -> tuple[Preflight, tuple[Suspec
         preflight = replace(preflight, findings=(*preflight.findings, *check_patches(subject)))
     args, kwargs = subject.call(subject.make(subject.example, 1, "normal"))
     given = inspect.signature(subject.model.forward).bind(*args, **kwargs).arguments
-    return preflight, suspects(subject.model, given)
+    with patched(subject.model, subject.patches):
+        return preflight, suspects(subject.model, given)
 
 
 def _walk(
@@ -168,6 +169,8 @@ def _walk(
         verdict = "unproven" if any(f.severity == "error" or f.code == "FW504" for f in more) else verdict
     elif second:
         workers.drop(second)
+        if evidence is not None:
+            evidence = replace(evidence, differential=Differential(False, note="not needed, the file is wrong already"))
     done = route.with_remedies(*(name for name, _ in captured.remedies))
     return Rung(
         step, done, verdict, seconds, peak, findings, captured.remedies, refused, captured, evidence, got.seconds
@@ -296,6 +299,16 @@ def _rank(finding: Finding) -> tuple[int, int]:
     return severity, -1 if named else order.get(finding.code[:3], 4)
 
 
+def _fixed_outputs(header: Header, preflight: Preflight) -> list[Finding]:
+    """Outputs declared with a fixed size on an axis that varies; runtimes that believe declarations stumble there."""
+    found = []
+    for value, axes in zip(header.outputs, preflight.output_axes, strict=False):
+        for axis, (declared, varies) in enumerate(zip(value.shape or (), axes, strict=False)):
+            if varies and isinstance(declared, int):
+                found.append(Finding("FW315", f"{value.name} axis {axis} is declared {declared}, but varies"))
+    return found
+
+
 def judge_file(
     workers: Workers, subject: Subject, settings: Settings, path: str, header: Header,
     data: Sequence[list[torch.Tensor]], heard: Heard,
@@ -316,8 +329,9 @@ def judge_file(
         return Climb(preflight, (Rung(step, step.route, "wrong", 0.0, 0, findings, captured=captured),), findings)
     judged = workers.run(lambda tell: _judge(subject, settings, captured, data, tell), heard)
     verdict, evidence, findings = _weigh(judged, captured, ())
+    findings = (*findings, *_fixed_outputs(header, preflight))
     if evidence is not None:
-        note = "not possible: the file was made elsewhere"
+        note = "not possible: the file is judged as it is, without the route that made it"
         evidence = replace(evidence, differential=Differential(done=False, note=note))
     rung = Rung(
         step, step.route, verdict, judged.seconds, judged.peak_bytes, findings, captured=captured, evidence=evidence

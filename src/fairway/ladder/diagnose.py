@@ -56,7 +56,7 @@ def explain(failure: Failure, suspects: Sequence[Suspect]) -> list[Finding]:
         return [*_caused(where, suspects), Finding("FW302", _constraint(text) or first, where=where)]
     if failure.kind in ("TranslationError", "ConversionError", "OnnxExporterError"):
         return [Finding("FW305", first, where=where)]
-    if re.search(r"scripted|torch\.jit\.script|Arguments for call", text):
+    if re.search(r"scripted|torch\.jit\.script|Arguments for call|has no attribute or method", text):
         return [Finding("FW307", first, where=where)]
     return [Finding("FW301", first, where=where)]
 

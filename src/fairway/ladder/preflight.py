@@ -34,6 +34,8 @@ class Preflight:
     output_names: tuple[str, ...]
     output_dtypes: tuple[str, ...]
     findings: tuple[Finding, ...]
+    output_axes: tuple[tuple[bool, ...], ...] = ()
+    """For each output, which of its axes vary with the dims."""
 
     @property
     def hopeless(self) -> bool:
@@ -63,7 +65,19 @@ def look(subject: Subject, remedies: bool) -> Preflight:
     findings += _corners(subject)
     if not any(f.severity == "error" for f in findings):
         findings += _without_effect(subject)
-    return Preflight(names, dtypes, tuple(findings))
+    return Preflight(names, dtypes, tuple(findings), _axes(subject, [leaf.value for leaf in leaves]))
+
+
+def _axes(subject: Subject, outputs: list[torch.Tensor]) -> tuple[tuple[bool, ...], ...]:
+    """Which axes differ in size between the example and a second one."""
+    try:
+        others = run_eager(subject, subject.make(other_example(subject), 2, "normal"))
+    except Exception:
+        return ()  # PyTorch refuses the second example; that is reported elsewhere
+    return tuple(
+        tuple(a != b for a, b in zip(one.shape, other.shape, strict=False))
+        for one, other in zip(outputs, others, strict=True)
+    )
 
 
 def training_modules(model: torch.nn.Module) -> list[str]:

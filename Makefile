@@ -25,7 +25,7 @@ $(READY): requirements.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	$(BIN)/python -m compileall -q $(VENV)/lib || true
+	$(BIN)/python -m compileall -q $(VENV)/lib >/dev/null 2>&1 || true
 	@touch $(READY)
 
 clean:

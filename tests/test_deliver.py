@@ -16,6 +16,7 @@ from onnx import TensorProto, helper
 
 from fairway.deliver import check_target, deliver, workshop
 from fairway.errors import UserError
+from fairway.workshop import Janitor
 
 RECORD: dict[str, Any] = {
     "verdict": "verified", "route": "trace", "remedies": [], "evidence": None, "versions": {},
@@ -41,12 +42,19 @@ def complaint(call: Any) -> tuple[str, str]:
     return caught.value.finding.code, caught.value.finding.seen
 
 
+@pytest.fixture(scope="module")
+def janitor() -> Iterator[Janitor]:
+    one = Janitor()
+    yield one
+    one.dismiss()
+
+
 def names(folder: Path) -> list[str]:
     return sorted(p.name for p in folder.iterdir())
 
 
-def test_the_file_carries_its_record_inside_and_beside_it(tmp_path: Path) -> None:
-    with workshop(tmp_path / "out.onnx") as folder:
+def test_the_file_carries_its_record_inside_and_beside_it(tmp_path: Path, janitor: Janitor) -> None:
+    with workshop(tmp_path / "out.onnx", janitor) as folder:
         record = deliver(write_candidate(folder), tmp_path / "out.onnx", RECORD)
     assert names(tmp_path) == ["out.fairway.json", "out.onnx"]
     inside = {p.key: p.value for p in onnx.load(tmp_path / "out.onnx").metadata_props}
@@ -54,17 +62,17 @@ def test_the_file_carries_its_record_inside_and_beside_it(tmp_path: Path) -> Non
     assert json.loads((tmp_path / "out.fairway.json").read_text()) == record
 
 
-def test_weights_in_a_file_of_their_own_are_delivered_under_the_targets_name(tmp_path: Path) -> None:
-    with workshop(tmp_path / "out.onnx") as folder:
+def test_weights_in_a_file_of_their_own_are_delivered_under_the_targets_name(tmp_path: Path, janitor: Janitor) -> None:
+    with workshop(tmp_path / "out.onnx", janitor) as folder:
         record = deliver(write_candidate(folder, external=True), tmp_path / "out.onnx", RECORD)
     assert names(tmp_path) == ["out.fairway.json", "out.onnx", "out.onnx.data"]
     assert record["file"]["data"]["name"] == "out.onnx.data"
     assert onnx.load(tmp_path / "out.onnx").graph.initializer[0].raw_data == b"\1\2\3\4" * 4
 
 
-def test_the_workshop_is_swept_also_after_an_error(tmp_path: Path) -> None:
+def test_the_workshop_is_swept_also_after_an_error(tmp_path: Path, janitor: Janitor) -> None:
     def stopped() -> None:
-        with workshop(tmp_path / "out.onnx") as folder:
+        with workshop(tmp_path / "out.onnx", janitor) as folder:
             assert folder.name.startswith(".fairway-")
             write_candidate(folder)
             raise KeyboardInterrupt
@@ -96,10 +104,10 @@ def _no_room(*args: object, **kwargs: object) -> None:
 
 
 @pytest.mark.parametrize("external", [False, True], ids=["inside", "external"])
-def test_a_full_disk_loses_nothing_and_leaves_nothing_behind(full_disk: Path, external: bool) -> None:
+def test_a_full_disk_loses_nothing_and_leaves_nothing_behind(full_disk: Path, external: bool, janitor: Janitor) -> None:
     target = full_disk / "out.onnx"
     target.write_bytes(b"precious")
-    with workshop(target) as folder:
+    with workshop(target, janitor) as folder:
         candidate = write_candidate(folder, 16_000, external)
         seen = complaint(lambda: deliver(candidate, target, RECORD))
     assert seen == ("FW009", f"{target}: No space left on device")
@@ -133,9 +141,9 @@ def test_a_folder_that_is_not_there_is_told_from_one_that_cannot_be(tmp_path: Pa
         assert complaint(lambda t=target: check_target(t, True)) == ("FW009", f"the folder {target.parent} {why}")
 
 
-def test_a_folder_in_which_nothing_can_be_made_is_refused() -> None:
+def test_a_folder_in_which_nothing_can_be_made_is_refused(janitor: Janitor) -> None:
     def enter() -> None:
-        with workshop(Path("/proc/out.onnx")):
+        with workshop(Path("/proc/out.onnx"), janitor):
             raise AssertionError("nothing can be made in /proc")
 
     assert complaint(enter) == ("FW009", "no file can be made in /proc: No such file or directory")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from fairway.errors import complain
 from fairway.record import INSIDE, hash_file, record_path, short
+from fairway.workshop import Janitor, commit, open_workshop
 
 
 def check_target(path: Path, overwrite: bool) -> None:
@@ -34,39 +34,34 @@ def check_target(path: Path, overwrite: bool) -> None:
 
 
 @contextmanager
-def workshop(path: Path) -> Iterator[Path]:
+def workshop(path: Path, janitor: Janitor) -> Iterator[Path]:
     """A folder for candidates beside the target, so that the last step is a rename; gone afterwards."""
-    try:
-        folder = tempfile.mkdtemp(prefix=".fairway-", dir=path.parent)
-    except OSError as error:
-        raise complain("FW009", f"no file can be made in {path.parent}: {error.strerror}") from error
-    try:
-        yield Path(folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = stack.enter_context(open_workshop(path.parent, janitor))
+        except OSError as error:
+            raise complain("FW009", f"no file can be made in {path.parent}: {error.strerror}") from error
+        yield folder
 
 
-def deliver(candidate: Path, target: Path, record: dict[str, Any]) -> dict[str, Any]:
-    """Writes the record into the file, then puts file, weights and record in place by renaming."""
+def deliver(candidate: Path, target: Path, record: dict[str, Any], overwrite: bool = False) -> dict[str, Any]:
+    """Writes the record into the file, then puts file, weights and record in place, all or none."""
     import onnx_ir as ir
 
-    staged = candidate.parent / "deliver"
-    try:
-        staged.mkdir()
+    with _staging(candidate, target, "deliver") as staged:
         model = ir.load(candidate)
         strip_traces(model)
         model.metadata_props[INSIDE] = short(record)
-        data = target.name + ".data" if candidate.with_name(candidate.name + ".data").exists() else None
-        ir.save(model, staged / target.name, external_data=data)
+        data = _save(model, candidate, staged / target.name)
         record = {**record, "file": {"name": target.name, "sha256": hash_file(staged / target.name)}}
         if data:
             record["file"]["data"] = {"name": data, "sha256": hash_file(staged / data)}
-        (staged / record_path(target).name).write_text(json.dumps(record, indent=1, default=str) + "\n")
+        beside = record_path(target).name
+        (staged / beside).write_text(json.dumps(record, indent=1, default=str) + "\n")
         # The model goes last: whoever sees it also sees its weights and its record.
-        for name in sorted((p.name for p in staged.iterdir()), key=lambda n: n == target.name):
-            os.replace(staged / name, target.with_name(name))
-    except OSError as error:
-        raise complain("FW009", f"{target}: {error.strerror or error}") from error
+        order = [*([data] if data else []), beside, target.name]
+        stale = [] if data else [target.name + ".data"]
+        commit(staged, order, stale if overwrite else (), () if overwrite else [*order, *stale])
     return record
 
 
@@ -74,15 +69,30 @@ def keep_aside(candidate: Path, target: Path) -> None:
     """Keeps a wrong candidate for looking into, under a name that nobody ships by accident."""
     import onnx_ir as ir
 
-    data = target.name + ".data" if candidate.with_name(candidate.name + ".data").exists() else None
-    staged = candidate.parent / "aside"
+    with _staging(candidate, target, "aside") as staged:
+        data = _save(ir.load(candidate), candidate, staged / target.name)
+        commit(staged, [*([data] if data else []), target.name])
+
+
+@contextmanager
+def _staging(candidate: Path, target: Path, name: str) -> Iterator[Path]:
+    staged = candidate.parent / name
     try:
         staged.mkdir()
-        ir.save(ir.load(candidate), staged / target.name, external_data=data)
-        for one in staged.iterdir():
-            os.replace(one, target.with_name(one.name))
+        yield staged
+    except FileExistsError as error:
+        raise complain("FW008", str(error)) from error
     except OSError as error:
         raise complain("FW009", f"{target}: {error.strerror or error}") from error
+
+
+def _save(model: Any, candidate: Path, path: Path) -> str | None:
+    """Saves as the candidate was saved; answers the name of the file with the weights, where there is one."""
+    import onnx_ir as ir
+
+    data = path.name + ".data" if candidate.with_name(candidate.name + ".data").exists() else None
+    ir.save(model, path, external_data=data)
+    return data
 
 
 def strip_traces(model: Any) -> None:

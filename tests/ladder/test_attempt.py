@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import fcntl
 import os
 import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -281,9 +283,10 @@ def test_leaving_the_block_ends_every_process_also_on_an_error() -> None:
 
     def stopped() -> None:
         with Workers(Limits(60)) as workers:
+            janitor = children()
             workers.start(lambda tell: time.sleep(60))
             workers.start(lambda tell: time.sleep(60))
-            assert len(children() - before) == 2
+            assert len(children() - janitor) == 2
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -306,6 +309,71 @@ def test_processes_that_the_work_started_end_with_it() -> None:
     with Workers(Limits(0.5)) as workers:
         assert workers.run(hang, heard.append).status == "timeout"
     assert gone(set(heard))
+
+
+def test_a_message_cut_off_by_a_hang_does_not_hang_the_parent() -> None:
+    write = os.write
+
+    def half(pipe: int, message: Any) -> int:
+        write(pipe, bytes(message[:20]))
+        time.sleep(60)
+        return 0
+
+    def work(tell: Tell) -> None:
+        os.write = half
+        tell("a message of more than twenty bytes")
+
+    assert run(work, seconds=0.4).status == "timeout"
+
+
+def test_a_process_that_closes_everything_and_stays_is_ended() -> None:
+    def work(tell: Tell) -> None:
+        os.closerange(3, 256)
+        time.sleep(60)
+
+    started = time.monotonic()
+    outcome = run(work, seconds=30)
+    assert (outcome.status, outcome.signal) == ("died", signal.SIGKILL)
+    assert time.monotonic() - started < 20
+
+
+def test_a_flood_that_is_no_message_is_a_death() -> None:
+    write = os.write
+
+    def flood(pipe: int, message: Any) -> int:
+        while True:
+            write(pipe, b"\xff" * 65536)
+
+    def work(tell: Tell) -> None:
+        os.write = flood
+        tell("a message")
+
+    assert run(work, seconds=30).status == "died"
+
+
+def test_a_hang_with_a_lock_in_its_hands_is_stopped_and_the_lock_is_free(tmp_path: Path) -> None:
+    handle = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
+
+    def work(tell: Tell) -> None:
+        mine = os.open(tmp_path / "lock", os.O_RDWR)
+        fcntl.flock(mine, fcntl.LOCK_EX)
+        time.sleep(60)
+
+    assert run(work, seconds=0.4).status == "timeout"
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(handle)
+
+
+def test_a_lock_that_another_thread_held_at_the_fork_ends_in_a_timeout_here_and_in_nothing_else() -> None:
+    lock = threading.Lock()
+
+    def work(tell: Tell) -> str:
+        with lock:  # held by nobody who lives in the child
+            return "never"
+
+    with lock:
+        assert run(work, seconds=0.4).status == "timeout"
+    assert run(work, seconds=30).value == "never"
 
 
 def test_processes_started_by_work_that_died_end_too() -> None:
@@ -388,4 +456,4 @@ def test_killing_the_parent_outright_leaves_no_child(
     process.communicate(timeout=30)
     assert process.returncode == -signal.SIGKILL
     assert gone(started)
-    assert not (tmp_path / "out.onnx").exists()
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name != "__pycache__") == ["recipe.py", "tracing"]

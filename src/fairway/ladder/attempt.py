@@ -9,30 +9,36 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
-import multiprocessing
-import multiprocessing.connection
 import os
 import pickle
 import resource
+import select
 import signal
+import struct
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from fairway.errors import UserError
 from fairway.findings import Finding, Where
+from fairway.workshop import Janitor
 
 Status = Literal["done", "raised", "timeout", "memory", "died"]
 Work = Callable[[Callable[[Any], None]], Any]
 """What runs apart. It is handed `tell`, which sends a message home."""
 
 _POLL_SECONDS = 0.05
+_GRACE_SECONDS = 1.0
+"""How long a process that has closed its pipe may take to die by itself, so that its own signal is seen."""
 _LOG_TAIL = 4000
+_LENGTH = struct.Struct("<Q")
+_LONGEST = 1 << 30
+"""No message is longer; what says that it is, is garbage."""
 
 
 @dataclass(frozen=True)
@@ -82,30 +88,35 @@ class Job:
 
 
 class Workers:
-    """The processes at work. Leaving the block ends every one of them, also on Ctrl-C."""
+    """The processes at work. Leaving the block ends every one of them, also on Ctrl-C; a janitor does on kill -9."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self._running: list[_Running] = []
 
     def __enter__(self) -> Workers:
+        self.janitor = Janitor()
         return self
 
     def __exit__(self, *exception: object) -> None:
         for running in self._running:
             running.end()
+        self.janitor.dismiss()
 
     def start(self, work: Work, heard: Callable[[Any], None] = lambda message: None) -> Job:
         """Starts a function apart. It is handed `tell`, which sends a message to `heard` on this side."""
         job = Job(work, heard, self.limits)
-        self._running.append(_Running(job))
+        self._running.append(_Running(job, self.janitor))
         return job
 
     def wait(self, job: Job) -> Outcome:
         """Waits for one job while looking after all."""
         while job.outcome is None:
             alive = list(self._running)
-            ready = multiprocessing.connection.wait([r.pipe for r in alive], _POLL_SECONDS)
+            pipes = select.poll()
+            for r in alive:
+                pipes.register(r.pipe, select.POLLIN)
+            ready = {pipe for pipe, _ in pipes.poll(1000 * _POLL_SECONDS)}
             for r in alive:
                 r.look(r.pipe in ready)
                 if r.job.outcome is not None:
@@ -126,47 +137,78 @@ class Workers:
 
 
 class _Running:
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, janitor: Janitor) -> None:
         self.job = job
         self.started = time.monotonic()
         self.peak = 0
         self.memory = job.limits.memory()
         self.log = tempfile.TemporaryFile()  # noqa: SIM115  # closed in `end`
-        self.pipe, theirs = multiprocessing.Pipe(duplex=False)
+        self.janitor = janitor
+        self.pipe, theirs = os.pipe()
+        os.set_blocking(self.pipe, False)
+        self.read = bytearray()
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
-            self.pipe.close()
-            _child(job.work, theirs, self.log.fileno(), parent)
-        theirs.close()
+            os.close(self.pipe)
+            _child(job.work, theirs, self.log.fileno(), parent, janitor)
+        os.close(theirs)
 
     def look(self, ready: bool) -> None:
         if ready:
-            try:
-                kind, payload = pickle.loads(self.pipe.recv_bytes())
-            except (EOFError, OSError):
+            ended = self._receive()
+            for kind, payload in self._messages():
+                if kind == "garbage":
+                    self._kill()
+                    ended = True
+                elif kind == "tell":
+                    self.job.heard(payload)
+                else:
+                    self._finish(kind, payload)
+                    return
+            if ended:
                 self._died()
                 return
-            except Exception:  # what came through the pipe is no answer
-                self._kill()
-                self._died()
-                return
-            if kind != "tell":
-                self._finish(kind, payload)
-                return
-            self.job.heard(payload)
         self.peak = max(self.peak, _resident(self.pid))
         if self.peak > self.memory:
             self._finish("memory", None)
         elif time.monotonic() - self.started > self.job.limits.seconds:
             self._finish("timeout", None)
 
+    def _receive(self) -> bool:
+        """Takes what is there, never waiting for more: a message may be cut off by a hang. True at the end."""
+        with contextlib.suppress(BlockingIOError):
+            while part := os.read(self.pipe, 1 << 20):
+                self.read += part
+                if len(self.read) > 1 << 24:
+                    return False
+            return True
+        return False
+
+    def _messages(self) -> Iterator[tuple[Any, Any]]:
+        while len(self.read) >= _LENGTH.size:
+            (size,) = _LENGTH.unpack_from(self.read)
+            if len(self.read) < _LENGTH.size + size <= _LONGEST:
+                return
+            whole = bytes(self.read[_LENGTH.size : _LENGTH.size + size])
+            del self.read[: _LENGTH.size + size]
+            try:
+                kind, payload = pickle.loads(whole)
+            except Exception:  # what came through the pipe is no answer; unpickling it may raise anything
+                kind, payload = "garbage", None
+            yield kind, payload
+
     def _died(self) -> None:
         # Waited for but not reaped yet, so that its group can still be named: what it started may outlive it.
-        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        end = time.monotonic() + _GRACE_SECONDS
+        while os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+            if time.monotonic() > end:
+                break
+            time.sleep(0.005)
         self._kill()
+        self.janitor.forget("group", self.pid)
         _, status = os.waitpid(self.pid, 0)
         self.pid = 0
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
@@ -197,17 +239,20 @@ class _Running:
     def end(self) -> None:
         if self.pid:
             self._kill()
+            self.janitor.forget("group", self.pid)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self.pid, 0)
             self.pid = 0
-        self.pipe.close()
+        os.close(self.pipe)
         self.log.close()
 
 
-def _child(work: Work, pipe: Any, log: int, parent: int) -> None:
+def _child(work: Work, pipe: int, log: int, parent: int, janitor: Janitor) -> None:
     """Never returns. `os._exit` skips exit handlers, which would run the parent's."""
     try:
         os.setpgid(0, 0)
+        janitor.watch("group", os.getpid())
+        janitor.let_go()
         _die_with_parent(parent)
         # A crash is a result: its core file would be litter, and its traceback would land on the user's terminal.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -225,7 +270,10 @@ def _child(work: Work, pipe: Any, log: int, parent: int) -> None:
         torch.backends.mha.set_fastpath_enabled(False)
 
         def send(kind: str, payload: Any) -> None:
-            pipe.send_bytes(pickle.dumps((kind, payload)))
+            whole = pickle.dumps((kind, payload))
+            rest = memoryview(_LENGTH.pack(len(whole)) + whole)
+            while rest:
+                rest = rest[os.write(pipe, rest) :]
 
         try:
             value = work(lambda message: send("tell", message))

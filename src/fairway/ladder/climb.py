@@ -84,29 +84,29 @@ class Climb:
 
 
 def climb(
-    subject: Subject, settings: Settings, folder: Path, data: Sequence[list[torch.Tensor]], heard: Heard
-) -> Climb:
+    workers: Workers, subject: Subject, settings: Settings, folder: Path, data: Sequence[list[torch.Tensor]],
+    heard: Heard,
+) -> Climb:  # fmt: skip
     """Looks at the model, then walks one route after another; a rung's findings choose the next."""
-    with Workers(settings.limits) as workers:
-        heard(("stage", "looking at the model"))
-        seen = workers.run(lambda tell: _look(subject, settings))
-        _raise_usage(seen)
-        if seen.status != "done":
-            return Climb(Preflight((), (), ()), (), tuple(diagnose(seen, ())))
-        preflight, suspected = seen.value
-        if preflight.hopeless:
-            return Climb(preflight, (), _sum_up(preflight, ()))
-        rungs: list[Rung] = []
-        while (step := next_step(rungs, settings, suspected)) is not None:
-            heard(("rung", step))
-            rung = _walk(workers, subject, settings, step, preflight, suspected, rungs, folder, data, heard)
-            rungs.append(rung)
-            heard(("outcome", rung))
-            for finding in rung.findings:
-                if exit_status(finding.code) == 2:
-                    raise UserError(finding)  # such as a full disk: no other rung will fare better
-            if rung.verdict == "verified":
-                break
+    heard(("stage", "looking at the model"))
+    seen = workers.run(lambda tell: _look(subject, settings))
+    _raise_usage(seen)
+    if seen.status != "done":
+        return Climb(Preflight((), (), ()), (), tuple(diagnose(seen, ())))
+    preflight, suspected = seen.value
+    if preflight.hopeless:
+        return Climb(preflight, (), _sum_up(preflight, ()))
+    rungs: list[Rung] = []
+    while (step := next_step(rungs, settings, suspected)) is not None:
+        heard(("rung", step))
+        rung = _walk(workers, subject, settings, step, preflight, suspected, rungs, folder, data, heard)
+        rungs.append(rung)
+        heard(("outcome", rung))
+        for finding in rung.findings:
+            if exit_status(finding.code) == 2:
+                raise UserError(finding)  # such as a full disk: no other rung will fare better
+        if rung.verdict == "verified":
+            break
     return Climb(preflight, tuple(rungs), _sum_up(preflight, rungs))
 
 

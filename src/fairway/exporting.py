@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,16 @@ import torch
 from fairway.deliver import check_target, deliver, keep_aside, workshop
 from fairway.errors import complain
 from fairway.evidence.lattice import LEVELS, Level
+from fairway.extras import require
 from fairway.ladder.attempt import Limits, Workers
 from fairway.ladder.climb import Climb, Rung, Settings, climb, judge_file
 from fairway.ladder.plan import TRACE_OPSETS
 from fairway.ladder.route import ROUTES, parse_route
+from fairway.recall import compare_with_record
 from fairway.record import write_record
 from fairway.result import Result
 from fairway.subject.data import read_data
-from fairway.subject.onnx_file import check_signature, open_header
+from fairway.subject.onnx_file import check_room, check_signature, open_header
 from fairway.subject.subject import Subject, build_subject
 
 Progress = Callable[[Any], None]
@@ -104,6 +107,8 @@ def make_settings(
 
     if level not in LEVELS:
         raise complain("FW006", f"level {level!r}; the levels are {', '.join(LEVELS)}")
+    if level == "deep":
+        require("deep", "the level deep", "hypothesis")
     for route in routes:
         if route not in ROUTES:
             raise complain("FW006", f"route {route!r}; the routes are {', '.join(ROUTES)}")
@@ -129,15 +134,15 @@ def export_subject(
     check_target(path, overwrite)
     _warm_up()
     tensors = read_data(subject, Path(data)) if data is not None else []
-    with workshop(path) as folder:
-        climbed = climb(subject, settings, folder, tensors, progress or (lambda event: None))
+    with Workers(settings.limits) as workers, workshop(path, workers.janitor) as folder:
+        climbed = climb(workers, subject, settings, folder, tensors, progress or (lambda event: None))
         record = write_record(subject, settings, climbed)
         best = climbed.best
         written = None
         if best is not None and best.captured is not None:
             record["opset"] = best.captured.opset
             if climbed.verdict in ("verified", "unproven"):
-                record = deliver(Path(best.captured.path), path, record)
+                record = deliver(Path(best.captured.path), path, record, overwrite)
                 written = path
             elif climbed.verdict == "wrong":
                 keep_aside(Path(best.captured.path), path.with_suffix(".wrong.onnx"))
@@ -147,13 +152,17 @@ def export_subject(
 def verify_subject(
     subject: Subject, path: Path, settings: Settings, data: str | Path | None = None, progress: Progress | None = None
 ) -> Result:
-    """The judge alone, on a file that is there already."""
+    """The judge alone, on a file that is there already. A record beside it that is about other bytes is a warning."""
     header = open_header(path)
+    check_room(header)
     check_signature(header, subject)
+    _, changed = compare_with_record(path)
     _warm_up()
     tensors = read_data(subject, Path(data)) if data is not None else []
     with Workers(settings.limits) as workers:
         climbed = judge_file(workers, subject, settings, str(path), header, tensors, progress or (lambda event: None))
+    if changed is not None:
+        climbed = replace(climbed, findings=(*climbed.findings, changed))
     record = write_record(subject, settings, climbed)
     record["opset"] = header.opset
     return _result(climbed, path, record)

@@ -14,8 +14,8 @@ import pytest
 SOURCE = Path(__file__).parents[2] / "src"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("fairway.findings",),
-    ("fairway.errors",),
+    ("fairway.findings", "fairway.knowledge", "fairway.workshop"),
+    ("fairway.errors", "fairway.extras"),
     ("fairway.subject",),
     ("fairway.ladder.route",),
     ("fairway.remedies.contract",),
@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("fairway.evidence", "fairway.runtimes"),
     ("fairway.ladder",),
     ("fairway.record",),
-    ("fairway.deliver", "fairway.result"),
+    ("fairway.deliver", "fairway.recall", "fairway.result"),
     ("fairway.exporting",),
     ("fairway.cli",),
     ("fairway",),

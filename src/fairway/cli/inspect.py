@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json as json_module
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fairway.cli.options import JsonOption
+from fairway.findings.render import printable
+
+if TYPE_CHECKING:
+    from fairway.recall import Proven
 
 
 def inspect(
@@ -17,51 +22,58 @@ def inspect(
     json: JsonOption = False,
 ) -> int:
     """Show a file's inputs, outputs, opset, sizes and record, without loading its weights."""
-    from fairway.record import INSIDE, hash_file, record_path
+    from fairway.recall import compare_with_record
     from fairway.subject.onnx_file import open_header
 
     header = open_header(model)
-    beside = record_path(model)
-    record = _read(header.metadata.get(INSIDE, ""))
-    unchanged = None
-    if beside.is_file():
-        written = _read(beside.read_text(errors="replace")).get("file")
-        unchanged = isinstance(written, dict) and written.get("sha256") == hash_file(model)
+    inside = _inside(header.metadata)
+    stored, finding = compare_with_record(model)
+    unchanged = None if stored is None and finding is None else finding is None
     if json:
-        data = {**asdict(header), "path": str(model), "record": record or None, "record_matches_file": unchanged}
+        data = {
+            **asdict(header),
+            "path": str(model),
+            "record": None if inside is None else asdict(inside),
+            "record_beside": None if stored is None else asdict(stored.proven),
+            "record_matches_file": unchanged,
+            "findings": [] if finding is None else [finding.as_dict()],
+        }
         print(json_module.dumps(data, indent=1, default=str))
         return 0
-    print(f"{model}  opset {header.opset}, {header.producer or 'producer unknown'}")
+    print(printable(f"{model}  opset {header.opset}, {header.producer or 'producer unknown'}"))
     for label, values in (("inputs", header.inputs), ("outputs", header.outputs)):
         for number, value in enumerate(values):
-            print(f"  {label if number == 0 else '':<10}{value}")
+            print(f"  {label if number == 0 else '':<10}{printable(str(value))}")
     megabytes = f"{header.weight_bytes / 1e6:.2f} MB"
     print(f"  {'size':<10}{header.nodes} nodes, {header.weights} weights, {megabytes} of weights")
     for name in header.external:
-        print(f"  {'data':<10}{name}")
-    for number, line in enumerate(_about(record)):
+        print(f"  {'data':<10}{printable(name)}")
+    for number, line in enumerate(_about(inside)):
         print(f"  {'record' if number == 0 else '':<10}{line}")
-    if record and unchanged is not None:
+    if stored is not None and stored.proven != inside:
+        print(f"  {'beside':<10}{stored.proven}")
+    if finding is not None:
+        print(f"  {'':<10}{finding.code}: {printable(finding.seen)}")
+    if stored is not None:
         print(f"  {'':<10}" + ("unchanged since" if unchanged else "CHANGED since the record beside it was written"))
     return 0
 
 
-def _read(text: str) -> dict[str, Any]:
-    """The record, or nothing: files come from anywhere, and anybody may write into their metadata."""
+def _inside(metadata: dict[str, str]) -> Proven | None:
+    """The short record, or nothing: files come from anywhere, and anybody may write into their metadata."""
+    from fairway.recall import parse_short
+    from fairway.record import INSIDE
+
     try:
-        found = json_module.loads(text)
+        return parse_short(metadata.get(INSIDE, ""))
     except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+        return None
 
 
-def _about(record: dict[str, Any]) -> list[str]:
-    try:
-        dims = ", ".join(f"{name} {d['low']}..{d['high']}" for name, d in record["domain"].items()) or "one fixed shape"
-        return [
-            f"{record['verdict']} for {dims}; {record['points']} samples, level {record['level']}",
-            f"route {record['route']}, remedies {', '.join(record['remedies']) or 'none'}",
-            ", ".join(f"{k} {v}" for k, v in record["versions"].items()),
-        ]
-    except (KeyError, TypeError, AttributeError):
-        return ["none: this file was not made by Fairway, or its metadata was stripped or changed"]
+def _about(record: Proven | None) -> Iterator[str]:
+    if record is None:
+        yield "none: this file was not made by Fairway, or its metadata was stripped or changed"
+        return
+    yield str(record)
+    yield f"route {record.route}, remedies {', '.join(record.remedies) or 'none'}"
+    yield ", ".join(f"{name} {version}" for name, version in record.versions.items())

@@ -49,10 +49,15 @@ def _near(where: Where) -> Where:
     return Where(shown, where.line, where.function, where.source, where.module, where.node)
 
 
+def printable(text: str) -> str:
+    """Names and messages come from files: what would move the cursor or colour the terminal is shown as a mark."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
 def _labelled(label: str, text: str) -> list[str]:
     indent = " " * (_LABEL + 2)
     lines: list[str] = []
-    for part in text.split("\n"):
+    for part in printable(text).split("\n"):
         # A caret stands under a column: such lines are never wrapped.
         wrapped = [part] if part.startswith("    ") else textwrap.wrap(
             part, _WIDTH - len(indent), break_long_words=False, break_on_hyphens=False
@@ -140,13 +145,15 @@ def _rung(rung: dict[str, Any]) -> str:
     return f"{rung['route']:<30} {rung['verdict']:<9} {spent}  {codes}".rstrip()
 
 
-def render_page(row: Code) -> str:
-    """The page of one code, as `fairway explain` prints it."""
+def render_page(row: Code, seen: str = "") -> str:
+    """The page of one code, as `fairway explain` prints it, with the place in a log where it was seen."""
     whose = {
         "input": "your input", "model": "the model's code", "upstream": "an exporter or library",
         "evidence": "the exported file", "limit": "a limit", "fairway": "Fairway itself",
     }  # fmt: skip
     lines = [f"{row.code} {row.name} ({row.severity})", f"  {row.title}."]
+    if seen:
+        lines += _labelled("seen", seen)
     lines += _labelled("whose", whose[row.kind])
     lines += _labelled("why", row.why)
     for number, step in enumerate(row.todo, 1):

@@ -8,11 +8,14 @@ from collections.abc import Sequence
 import torch
 
 from fairway.findings import Finding, Where
+from fairway.findings.signatures import recognise
 from fairway.ladder.attempt import Failure, Outcome
 from fairway.rewrite.find import Suspect
 from fairway.subject.source import is_users, user_frame
 
-_FRAME = re.compile(r'(?:File "|^\s*)([^"\s]+\.py)"?[:,] (?:line )?(\d+),? in (\w+)', re.MULTILINE)
+_FRAME = re.compile(
+    r'(?:File "|^[ \t]{0,80})([^"\s]{1,1000}?\.py)"?[:,] (?:line )?(\d{1,9}),? in (\w{1,200})', re.MULTILINE
+)
 
 _KINDS = {"choice": "FW205", "loop": "FW206", "branch": "FW207"}
 
@@ -38,27 +41,19 @@ def explain(failure: Failure, suspects: Sequence[Suspect]) -> list[Finding]:
     text = f"{failure.kind}: {failure.message}\n{failure.cause}"
     where = _place(failure, text)
     first = _first_line(failure)
-    if "No space left on device" in text or "[Errno 28]" in text:
-        return [Finding("FW009", "no space left on device")]
-    if failure.kind == "OpsetNotHonoured":
-        return [Finding("FW306", failure.message)]
-    if missing := re.search(r"No decompositions? registered for (?:the .*?)?['\"]?([\w.:]+)|"
-                            r"No ONNX function found for <OpOverload\(op='([^']+)'|"
-                            r"Exporting the operator '([^']+)'", text):
-        operator = next(g for g in missing.groups() if g)
-        return [Finding("FW304", operator, where=where, data={"operator": operator})]
-    if failure.kind in ("NotSupportedError", "UnsupportedNodeError") or "torch.jit.frontend" in text:
-        return [Finding("FW307", first, where=where)]
-    if re.search(r"GuardOnDataDependentSymNode|Could not guard on data-dependent|Could not extract specialized|"
-                 r"DataDependent|data.dependent|_local_scalar_dense", text):
-        return [*_caused(where, suspects), Finding("FW303", first, where=where)]
-    if re.search(r"ConstraintViolation|specialized|Constraints violated|not all values of|marked .* as dynamic", text):
-        return [*_caused(where, suspects), Finding("FW302", _constraint(text) or first, where=where)]
-    if failure.kind in ("TranslationError", "ConversionError", "OnnxExporterError"):
-        return [Finding("FW305", first, where=where)]
-    if re.search(r"scripted|torch\.jit\.script|Arguments for call|has no attribute or method", text):
-        return [Finding("FW307", first, where=where)]
-    return [Finding("FW301", first, where=where)]
+    code, operator = recognise(failure.kind, text) or ("FW301", None)
+    match code:
+        case "FW009":
+            return [Finding(code, "no space left on device")]
+        case "FW306":
+            return [Finding(code, failure.message)]
+        case "FW304":
+            return [Finding(code, operator or first, where=where, data={"operator": operator})]
+        case "FW303":
+            return [*_caused(where, suspects), Finding(code, first, where=where)]
+        case "FW302":
+            return [*_caused(where, suspects), Finding(code, _constraint(text) or first, where=where)]
+    return [Finding(code, first, where=where)]
 
 
 def blame(warned: Sequence[tuple[str, Where]], suspects: Sequence[Suspect]) -> list[Finding]:
@@ -113,7 +108,7 @@ def _first_line(failure: Failure) -> str:
 
 
 def _constraint(text: str) -> str | None:
-    found = re.search(r"-\s+(.*?(?:specialized|not all values|inferred to be).*)", text, re.IGNORECASE)
+    found = re.search(r"-\s{1,20}(.{0,300}?(?:specialized|not all values|inferred to be).{0,300})", text, re.IGNORECASE)
     return re.sub(r"\s+", " ", found[1])[:300] if found else None
 
 

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 
 from fairway.errors import UserError, complain
+from fairway.subject.archive import PICKLE, ZIP, starts, what_swells
+from fairway.subject.room import amount, is_regular, room
 
 SHOWN = 5
 """How many mismatches are listed."""
@@ -19,8 +21,10 @@ SHOWN = 5
 
 def load_checkpoint(model: torch.nn.Module, path: Path, trust: bool) -> None:
     """Loads every tensor into the model, or none and says what does not fit."""
-    if not path.is_file():
+    if not is_regular(path):
         raise complain("FW104", str(path))
+    if path.stat().st_size > room():
+        raise complain("FW114", f"{path.name} has {amount(path.stat().st_size)}; this machine has {amount(room())}")
     state = _read(path, trust)
     own = model.state_dict()
     problems = [f"missing {name}" for name in own if name not in state]
@@ -41,11 +45,13 @@ def load_checkpoint(model: torch.nn.Module, path: Path, trust: bool) -> None:
 def _read(path: Path, trust: bool) -> Mapping[str, torch.Tensor]:
     if path.suffix == ".safetensors":
         return _read_safetensors(path)
+    if not trust and (problem := what_swells(path)):
+        raise complain("FW105", f"{path.name} ({path.stat().st_size} bytes): {problem}")
     try:
         with warnings.catch_warnings(action="ignore"):
-            loaded: Any = torch.load(path, map_location="cpu", weights_only=not trust, mmap=_starts(path, _ZIP))
+            loaded: Any = torch.load(path, map_location="cpu", weights_only=not trust, mmap=starts(path, ZIP))
     except pickle.UnpicklingError as error:
-        if _starts(path, _ZIP, _PICKLE) and ("weights_only" in str(error).lower() or "Unsupported" in str(error)):
+        if starts(path, ZIP, PICKLE) and ("weights_only" in str(error).lower() or "Unsupported" in str(error)):
             raise complain("FW107", f"{path.name}: {what_it_runs(str(error))}") from error
         raise _unreadable(path, error) from error
     except Exception as error:
@@ -57,7 +63,7 @@ def _unreadable(path: Path, error: Exception) -> UserError:
     size = f"{path.name} ({path.stat().st_size} bytes)"
     if isinstance(error, EOFError):
         return complain("FW105", f"{size} ends too early")
-    if path.suffix != ".safetensors" and not _starts(path, _ZIP, _PICKLE):
+    if path.suffix != ".safetensors" and not starts(path, ZIP, PICKLE):
         return complain("FW105", f"{size} is neither a zip archive nor a pickle, as torch.save writes")
     return complain("FW105", f"{size}: {_first(error)}")
 
@@ -92,15 +98,6 @@ def _state(loaded: Any, path: Path) -> Mapping[str, torch.Tensor]:
         f"{path.name} holds {held}, not a state dict",
         todo=("Save model.state_dict(), alone or in a dict under 'state_dict', 'model_state_dict' or 'model'.",),
     )
-
-
-_ZIP = b"PK\x03\x04"
-_PICKLE = b"\x80"
-
-
-def _starts(path: Path, *marks: bytes) -> bool:
-    with path.open("rb") as file:
-        return file.read(4).startswith(marks)
 
 
 def what_it_runs(text: str) -> str:

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import pickle
+import warnings
+import zipfile
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
 
 from fairway.errors import UserError, complain
+from fairway.subject.archive import ZIP, starts, what_swells
 from fairway.subject.checkpoint import what_it_runs
 from fairway.subject.example import read_sizes
+from fairway.subject.room import amount, is_regular, room
 from fairway.subject.subject import Subject
 
 
 def read_data(subject: Subject, path: Path) -> list[list[torch.Tensor]]:
     """One sample: a tensor for each input, in the spec's order. Names and shapes are checked against the spec."""
-    if not path.is_file():
-        raise complain("FW113", f"{path} does not exist")
+    if not is_regular(path):
+        raise complain("FW113", f"{path} {'is no plain file' if path.exists() else 'does not exist'}")
+    if path.stat().st_size > room():
+        raise complain("FW114", f"{path.name} has {amount(path.stat().st_size)}; this machine has {amount(room())}")
     arrays = _read(path)
     missing = [name for name in subject.input_names if name not in arrays]
     if missing:
@@ -49,14 +56,16 @@ def _shown(tensor: torch.Tensor) -> str:
 def _read(path: Path) -> Mapping[str, torch.Tensor]:
     try:
         if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as file:
-                return {name: torch.from_numpy(file[name]) for name in file.files}
+            return _read_npz(path)
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
 
             loaded: Any = load_file(path)
         elif path.suffix in (".pt", ".pth"):
-            loaded = torch.load(path, map_location="cpu", weights_only=True)
+            if problem := what_swells(path):
+                raise complain("FW113", f"{path.name}: {problem}")
+            with warnings.catch_warnings(action="ignore"):
+                loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=starts(path, ZIP))
         else:
             raise complain("FW113", f"{path.name} is none of .npz, .safetensors, .pt")
     except UserError:
@@ -71,3 +80,28 @@ def _read(path: Path) -> Mapping[str, torch.Tensor]:
     if not isinstance(loaded, Mapping) or not all(isinstance(v, torch.Tensor) for v in loaded.values()):
         raise complain("FW113", f"{path.name} does not hold one tensor per input name")
     return loaded
+
+
+def _read_npz(path: Path) -> dict[str, torch.Tensor]:
+    """Every array, once the headers have shown that they hold what they promise, and that it fits into memory."""
+    with zipfile.ZipFile(path) as file:
+        members = [one for one in file.infolist() if one.filename.endswith(".npy")]
+        total = sum(one.file_size for one in members)
+        if total > room():
+            raise complain("FW114", f"{path.name} asks for {amount(total)}; this machine has {amount(room())}")
+        for one in members:
+            with file.open(one) as stream:
+                asked = _promised(stream)
+            if asked > one.file_size:
+                seen = f"{one.filename} promises {amount(asked)} and holds {amount(one.file_size)}"
+                raise complain("FW113", f"{path.name}: {seen}")
+    with np.load(path, allow_pickle=False) as arrays:
+        return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+
+
+def _promised(stream: IO[bytes]) -> int:
+    """The bytes that an array's header promises."""
+    version = np.lib.format.read_magic(stream)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(stream)
+    return int(prod(shape) * dtype.itemsize)

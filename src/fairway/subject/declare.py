@@ -12,6 +12,7 @@ import torch
 
 from fairway.errors import complain
 from fairway.subject.dims import UNDECLARED_HIGH, Size, parse_size
+from fairway.subject.spec import LONGEST
 from fairway.subject.tree import Leaf
 
 
@@ -93,6 +94,8 @@ _WORD = re.compile(r"[^\s,()]*(?:\([^()]*\)[^\s,()]*)+|[^\s,]+")
 
 def _words(name: str, text: str) -> list[str]:
     """The sizes in `batch time 3`, `batch, time` or `[batch, time]`; a size that is none gets a caret."""
+    if len(text) > LONGEST:
+        raise complain("FW001", f"{name}: {len(text)} characters, at most {LONGEST} are read: {text[:40]!r}…")
     bare = re.fullmatch(r"\s*\[(.*)\]\s*|\s*\(([^()]*)\)\s*", text)
     start, end = bare.span(bare.lastindex or 0) if bare else (0, len(text))
     words = list(_WORD.finditer(text, start, end))
@@ -109,9 +112,8 @@ def _words(name: str, text: str) -> list[str]:
 def _size(name: str, axis: int, item: Any, seen: int, declared: Declared) -> Size:
     if item is None:
         return Size(str(seen))
-    if isinstance(item, int):
-        return Size(str(item))
-    if isinstance(item, str):
+    if isinstance(item, int | str):
+        item = str(item)
         try:
             return parse_size(item)
         except ValueError as error:

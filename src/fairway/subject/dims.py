@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,18 @@ Point = Mapping[str, int]
 
 UNDECLARED_HIGH = 64
 """Upper bound for a dim without declared bounds; evidence always states the range that was used."""
+
+LARGEST = 2**40
+"""No bound lies above it: a single byte for each would be a terabyte."""
+
+LONGEST = 200
+"""Characters in one size: Python's parser and the walk over its tree have limits on nesting, and this is below both."""
+
+MOST_NAMES = 8
+"""Names in one size, since each doubles the corners at which it is looked at."""
+
+_WORDS = re.compile(r"(?:[^\W\d]\w*+|[0-9]++(?!\w)|[\s+*/()-])++")
+"""All that a size is made of. What Python's parser would make of anything else is not asked."""
 
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -65,6 +78,8 @@ class Size:
 def parse_size(text: str) -> Size:
     """The size that `text` says; ValueError where it says none."""
     text = text.strip()
+    if len(text) > LONGEST or not _WORDS.fullmatch(text):
+        raise ValueError(f"{text[:LONGEST]!r} is not a size: use whole numbers, names, + - * //")
     size = Size(text)
     try:
         fixed = size.fixed  # parses now, so that a bad size never travels
@@ -72,6 +87,8 @@ def parse_size(text: str) -> Size:
         raise ValueError(f"{text!r} is not a size") from error
     if fixed is not None and fixed < 0:
         raise ValueError(f"{text!r} is not a size: it is below 0")
+    if len(size.names) > MOST_NAMES:
+        raise ValueError(f"{text!r} is not a size: it has more than {MOST_NAMES} names")
     return size
 
 
@@ -112,7 +129,9 @@ class Dim:
     def __post_init__(self) -> None:
         asked = f"{self.low}..{self.high}" + (f" in multiples of {self.multiple}" if self.multiple != 1 else "")
         if self.low < 0 or self.multiple < 1:
-            raise complain("FW004", f"dim {self.name}: {asked}; a bound is at least 0, a multiple at least 1")
+            raise complain("FW004", f"dim {self.name}: {asked[:LONGEST]}; a bound is at least 0, a multiple at least 1")
+        if max(self.high, self.multiple) > LARGEST:
+            raise complain("FW017", f"dim {self.name}: {asked[:LONGEST]}; a bound is at most 2^40")
         if not self.sizes:
             raise complain("FW004", f"dim {self.name}: {asked} holds no size")
 

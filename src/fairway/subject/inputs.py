@@ -190,7 +190,7 @@ def from_examples(model: torch.nn.Module, inputs: Any, dims: Any) -> Plan:
             return [t.detach().clone() for t in tensors]
         return [resemble(t.detach(), s.sizes(point), generator, flavour) for t, s in zip(tensors, spec, strict=True)]
 
-    return Plan(spec, shape, make, ("normal", "least", "most"), bounds, seen)
+    return Plan(spec, shape, make, ("normal", "least", "most", "mixed"), bounds, seen)
 
 
 def from_function(

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairway.errors import complain
+from fairway.subject.onnx_asks import check_asks, promised, text
+from fairway.subject.room import amount, is_regular, room
 
 if TYPE_CHECKING:
     from fairway.subject.subject import Subject
+
+SUFFIXES = (".onnx", ".pb", "")
+"""Other endings make onnx read text or JSON, ONNX Runtime its own format, and OpenVINO another one again."""
+
+LARGEST = 2**31
+"""A protobuf message is smaller than 2 GiB."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,8 @@ class Header:
     nodes: int
     weights: int
     weight_bytes: int
+    tensor_bytes: int
+    """Of every tensor in the file, wherever it stands; two that share their data count twice, as they do in memory."""
     external: tuple[str, ...]
     metadata: dict[str, str]
     producer: str
@@ -47,21 +58,40 @@ class Header:
 
 
 def open_header(path: Path) -> Header:
-    """Reads the structure; refuses what is not ONNX, and external data that is missing or lies outside the folder."""
+    """Reads the structure; refuses what is not ONNX, and what asks for other files or for memory it must not have."""
+    proto = _parse(path)
+    try:
+        return _describe(path, proto)
+    except UnicodeDecodeError as error:
+        raise complain("FW110", f"{path} holds a name that is no text") from error
+
+
+def _parse(path: Path) -> Any:
+    """The file's structure from its bytes, as a runtime reads them: onnx.load would go by the file's name."""
     import onnx
 
-    if not path.is_file():
-        raise complain("FW110", f"{path} is a folder" if path.is_dir() else f"{path} does not exist")
+    if not is_regular(path):
+        what = "is a folder" if path.is_dir() else "is no plain file" if os.path.lexists(path) else "does not exist"
+        raise complain("FW110", f"{path} {what}")
+    if path.suffix not in SUFFIXES:
+        todo = ("Name it something.onnx.",)
+        raise complain("FW110", f"{path} has another ending than .onnx, by which engines choose how to read", todo=todo)
     size = f"{path} ({path.stat().st_size} bytes)"
+    if path.stat().st_size > LARGEST:
+        raise complain("FW110", f"{size} is larger than an ONNX file can be; weights beyond 2 GiB lie beside it")
     try:
-        proto = onnx.load(str(path), load_external_data=False)
+        proto = onnx.ModelProto.FromString(path.read_bytes())
     except Exception as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise complain("FW110", f"{size} is truncated or no ONNX model: {first}") from error
     if not proto.graph.output or not proto.opset_import:
         raise complain("FW110", f"{size} holds no graph with outputs")
-    external = _external(path, proto)
-    opsets = {o.domain: o.version for o in proto.opset_import}
+    return proto
+
+
+def _describe(path: Path, proto: Any) -> Header:
+    external, tensor_bytes = check_asks(path, proto)
+    opsets = {text(o.domain): o.version for o in proto.opset_import}
     weights = {i.name for i in proto.graph.initializer}
     return Header(
         path=path,
@@ -71,82 +101,34 @@ def open_header(path: Path) -> Header:
         outputs=tuple(_value(v) for v in proto.graph.output),
         nodes=len(proto.graph.node),
         weights=len(proto.graph.initializer),
-        weight_bytes=sum(_bytes(t) for t in proto.graph.initializer),
+        weight_bytes=sum(promised(t) for t in proto.graph.initializer),
+        tensor_bytes=tensor_bytes,
         external=external,
-        metadata={p.key: p.value for p in proto.metadata_props},
-        producer=f"{proto.producer_name} {proto.producer_version}".strip(),
+        metadata={text(p.key): text(p.value) for p in proto.metadata_props},
+        producer=f"{text(proto.producer_name)} {text(proto.producer_version)}".strip(),
     )
-
-
-def _external(path: Path, proto: Any) -> tuple[str, ...]:
-    """The names of the data files. The needed length is checked, because a truncated file passes onnx's checker."""
-    folder = path.resolve().parent
-    needed: dict[str, int] = {}
-    for tensor in (t for part in (proto.graph, *proto.functions) for t in _tensors(part)):
-        entries = {e.key: e.value for e in tensor.external_data}
-        if not entries:
-            continue
-        location = entries.get("location", "")
-        target = (folder / location).resolve()
-        if not location or Path(location).is_absolute() or not target.is_relative_to(folder):
-            raise complain("FW112", f"{path.name}: {tensor.name} asks for {location!r}")
-        try:
-            offset, length = int(entries.get("offset") or 0), int(entries.get("length") or _bytes(tensor))
-        except ValueError as error:
-            raise complain("FW110", f"{path.name}: {tensor.name} has an offset or length that is no number") from error
-        if offset < 0 or length < 0:
-            raise complain("FW110", f"{path.name}: {tensor.name} has an offset or length below 0")
-        needed[location] = max(needed.get(location, 0), offset + length)
-    for location, end in needed.items():
-        target = folder / location
-        if not target.is_file():
-            raise complain("FW111", f"{path.name} needs {location}, which is not beside it")
-        if target.stat().st_size < end:
-            raise complain("FW111", f"{location} has {target.stat().st_size} bytes, {path.name} needs {end}")
-    return tuple(needed)
-
-
-def _tensors(graph: Any) -> Any:
-    """Every tensor of a graph or function, also those inside its nodes."""
-    yield from getattr(graph, "initializer", ())
-    for sparse in getattr(graph, "sparse_initializer", ()):
-        yield from (sparse.values, sparse.indices)
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("t"):
-                yield attribute.t
-            yield from attribute.tensors
-            if attribute.HasField("g"):
-                yield from _tensors(attribute.g)
-            for inner in attribute.graphs:
-                yield from _tensors(inner)
-
-
-def _bytes(tensor: Any) -> int:
-    import onnx
-
-    count = 1
-    for size in tensor.dims:
-        count *= size
-    try:
-        width = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
-    except (KeyError, TypeError):
-        width = 1
-    return int(count * width)
 
 
 def _value(value: Any) -> Value:
     import onnx
 
     kind = value.type.tensor_type
-    dtype = onnx.TensorProto.DataType.Name(kind.elem_type).lower() if kind.elem_type else "?"
+    known = onnx.TensorProto.DataType.values()
+    dtype = onnx.TensorProto.DataType.Name(kind.elem_type).lower() if kind.elem_type in known[1:] else "?"
     dtype = {"float": "float32", "double": "float64"}.get(dtype, dtype)
     if not kind.HasField("shape"):
-        return Value(value.name, dtype, None)
+        return Value(text(value.name), dtype, None)
     sizes = tuple(
-        d.dim_value if d.HasField("dim_value") else (d.dim_param or None) for d in kind.shape.dim
+        d.dim_value if d.HasField("dim_value") else (text(d.dim_param) or None) for d in kind.shape.dim
     )
-    return Value(value.name, dtype, sizes)
+    return Value(text(value.name), dtype, sizes)
+
+
+def check_room(header: Header) -> None:
+    """The weights must fit into memory before an engine is asked to load them."""
+    if header.tensor_bytes > room():
+        asked = f"its tensors ask for {amount(header.tensor_bytes)}; this machine has {amount(room())}"
+        raise complain("FW114", f"{header.path.name}: {asked}")
 
 
 def check_signature(header: Header, subject: Subject) -> None:

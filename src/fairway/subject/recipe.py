@@ -20,6 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from fairway.errors import UserError, complain
 from fairway.findings import Where
+from fairway.subject.room import is_regular
+
+LARGEST = 10 * 2**20
+"""Bytes of a recipe's file."""
 
 if TYPE_CHECKING:
     from fairway.subject.subject import Subject
@@ -89,10 +93,8 @@ def load_subject(address: str, overrides: Overrides) -> Subject:
 def _find(address: str) -> tuple[Path, str, Any]:
     """The folder that relative paths start at, a name to call the subject by, and the object itself."""
     where, _, name = address.partition(":")
-    path = Path(where).resolve()
+    path = _resolve(where)
     if where.endswith(".py") or "/" in where:
-        if not path.exists():
-            raise complain("FW101", f"{where} does not exist")
         _refuse_other_files(where, path)
         module, home = _run_file(path, where), path.parent
     else:
@@ -105,14 +107,31 @@ def _find(address: str) -> tuple[Path, str, Any]:
             count = f"{len(found)} recipes" if found else "no recipe"
             raise complain("FW103", f"{address} holds {count}{_offer(module, where)}")
         name = next(iter(found))
-    if not hasattr(module, name):
-        raise complain("FW103", f"{where} has no {name!r}{_offer(module, where)}")
-    return home, name, getattr(module, name)
+    with _reporting(where):  # a module may have a __getattr__ of its own
+        if not hasattr(module, name):
+            raise complain("FW103", f"{where} has no {name!r:.200}{_offer(module, where)}")
+        return home, name, getattr(module, name)
+
+
+def _resolve(where: str) -> Path:
+    try:
+        path = Path(where).resolve()
+        path.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise complain("FW101", f"{where!r:.200} is no path: {error!s:.200}") from error
+    return path
 
 
 def _refuse_other_files(where: str, path: Path) -> None:
+    where = where[:200]
+    if not path.exists():
+        raise complain("FW101", f"{where} does not exist")
     if path.is_dir() or path.suffix != ".py":
         raise complain("FW101", f"{where} is {'a folder' if path.is_dir() else 'not a Python file'}")
+    if not is_regular(path):
+        raise complain("FW101", f"{where} is no plain file")
+    if path.stat().st_size > LARGEST:
+        raise complain("FW101", f"{where} has {path.stat().st_size} bytes; a recipe has at most {LARGEST}")
 
 
 def _offer(module: ModuleType, where: str) -> str:
@@ -162,12 +181,10 @@ def _own_folder(folder: Path) -> Iterator[None]:
 
 
 def _run_module(name: str) -> ModuleType:
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    missing = complain("FW101", f"there is no module {name!r}")
+    missing = complain("FW101", f"there is no module {name!r:.200}")
     if not all(part.isidentifier() for part in name.split(".")):
         raise missing
-    with _reporting(name):
+    with _reporting(name), _own_folder(Path.cwd()):
         try:
             return importlib.import_module(name)
         except ModuleNotFoundError as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from math import isfinite
 from typing import NoReturn
 
 from fairway.errors import complain
@@ -16,6 +17,9 @@ DTYPES = (
     "float32", "float64", "float16", "bfloat16",
     "int64", "int32", "int16", "int8", "uint8", "bool", "complex64",
 )  # fmt: skip
+
+LONGEST = 2000
+"""Characters in a line. Every answer quotes the line, and int() refuses numbers of more than 4300 digits."""
 
 MASKS = ("padding", "padding-left", "padding-right", "keep", "keep-left-padded", "keep-right-padded")
 """Kinds of mask. `padding` is True where padded, `keep` where real; every row keeps at least one real element."""
@@ -72,6 +76,7 @@ _DIM = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:=\s*(-?\d+)\s*\.\.\s*(-?\d+)\s*)?(?:%
 
 def parse_input(line: str) -> TensorSpec:
     """The tensor that one spec line declares."""
+    _refuse_long(line)
     name = _NAME.match(line)
     if name is None:
         _stop(line, 0, "an input's name belongs here")
@@ -93,6 +98,7 @@ def parse_input(line: str) -> TensorSpec:
 
 def parse_dim(text: str) -> tuple[str, tuple[int, int] | None, int | None]:
     """(name, bounds, multiple) from `time=10..2000`, `seq%8` or both."""
+    _refuse_long(text)
     found = _DIM.match(text)
     if found is None or (found[2] is None and found[4] is None):
         stem = re.match(r"\s*[A-Za-z_]\w*\s*", text)
@@ -129,6 +135,8 @@ def _parse_values(line: str, at: int, dtype: str, shape: tuple[Size, ...]) -> Va
         return Values(below=int(found[1]))
     if found := _RANGE.match(rest):
         low, high = float(found[1]), float(found[2])
+        if not (isfinite(low) and isfinite(high)):
+            _stop(line, place, "the ends of a range are finite")
         if low > high:
             _stop(line, place, f"the range {low:g}..{high:g} is empty")
         if dtype == "bool":
@@ -167,6 +175,11 @@ def _check_fits(line: str, at: int, dtype: str, low: float, high: float) -> None
 
 def _blank(text: str, at: int) -> int:
     return len(text[at:]) - len(text[at:].lstrip())
+
+
+def _refuse_long(line: str) -> None:
+    if len(line) > LONGEST:
+        raise complain("FW001", f"the line has {len(line)} characters, at most {LONGEST} are read: {line[:40]!r}…")
 
 
 def _stop(line: str, at: int, what: str) -> NoReturn:

@@ -7,15 +7,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
 import torch
 
 from fairway.errors import complain
-from fairway.subject.dims import Domain, Point, build_domain, show
+from fairway.subject.dims import MOST_NAMES, Domain, Point, Size, build_domain, show
 from fairway.subject.example import choose_example
 from fairway.subject.inputs import Maker, from_examples, from_function, from_lines, is_spec_list
+from fairway.subject.room import amount, room
 from fairway.subject.spec import TensorSpec
 from fairway.subject.tree import fill
 from fairway.subject.values import Flavour
@@ -95,7 +97,7 @@ def build_subject(
         raise complain("FW010", "the model is given no input tensor")
     named = dict.fromkeys(n for s in spec for n in s.dims)
     domain = build_domain(named, {**plan.bounds, **(bounds or {})}, multiples or {}, plan.seen)
-    _check_sizes(spec, domain)
+    check_sizes(spec, domain)
     for dim in example or {}:
         if dim not in domain.names:
             raise complain("FW005", f"example names {dim!r}; the dims are: {', '.join(domain.names) or 'none'}")
@@ -118,23 +120,41 @@ def build_subject(
     )
 
 
-def _check_sizes(spec: Sequence[TensorSpec], domain: Domain) -> None:
-    """Every size must be a size at the domain's corners."""
+def check_sizes(spec: Sequence[TensorSpec], domain: Domain) -> None:
+    """Every size must be a size at the domain's corners, and the inputs must fit into memory there."""
+    asked = 0
     for item in spec:
         for axis, size in enumerate(item.shape):
-            ends = [(domain[name].sizes[0], domain[name].sizes[-1]) for name in size.names]
-            for corner in product(*ends):
-                point = dict(zip(size.names, corner, strict=True))
-                try:
-                    low = size.at(point) < 0
-                except ZeroDivisionError:
-                    low = True
-                if low:
+            for point in _corners(size.names, domain):
+                if not _is_size(size, point):
                     raise complain(
                         "FW004",
                         f"{item.name} axis {axis}: {size} is no size at {show(point)}",
                         todo=("Give bounds for which the size is at least 0: --dim name=low..high.",),
                     )
+        width = getattr(torch, item.dtype).itemsize
+        need, point = max(
+            ((width * prod(item.sizes(point)), point) for point in _corners(item.dims, domain)), key=lambda one: one[0]
+        )
+        asked += need
+        if asked > room():
+            what = "fixed" if not point else show(point)
+            raise complain("FW017", f"{item} at {what}: {amount(asked)} of inputs; this machine has {amount(room())}")
+
+
+def _corners(names: Sequence[str], domain: Domain) -> Iterator[dict[str, int]]:
+    """Every corner over the names; of many names the lowest and the highest only, since each doubles the number."""
+    ends = [(domain[name].sizes[0], domain[name].sizes[-1]) for name in names]
+    corners = product(*ends) if len(ends) <= MOST_NAMES else zip(*ends, strict=True)
+    for corner in corners:
+        yield dict(zip(names, corner, strict=True))
+
+
+def _is_size(size: Size, point: Point) -> bool:
+    try:
+        return size.at(point) >= 0
+    except ZeroDivisionError:
+        return False
 
 
 def _fit_to_start_from(seen: Mapping[str, int], spec: Sequence[TensorSpec], domain: Domain) -> dict[str, int]:

@@ -9,19 +9,31 @@ import torch
 from fairway.subject.dims import Point
 from fairway.subject.spec import TensorSpec
 
-Flavour = Literal["normal", "zeros", "large", "least", "most"]
-FLAVOURS: tuple[Flavour, ...] = ("normal", "zeros", "large", "least", "most")
-"""`normal` draws by seed; the others are edges: all zero, large numbers, and the ends of the legal values."""
+Flavour = Literal["normal", "zeros", "large", "least", "most", "same", "mixed"]
+FLAVOURS: tuple[Flavour, ...] = ("normal", "zeros", "large", "least", "most", "same", "mixed")
+"""`normal` draws by seed; the others are edges: all zero, large numbers, and the ends of the legal values. In `same`
+all whole numbers, or all lengths, are one legal value, and seeds count through them from both ends inwards; floats are
+drawn. In `mixed` some rows and some elements are at an edge and the others are ordinary."""
 
 UNDECLARED_BELOW = 10
 """Whole numbers without a declared limit are drawn from 0..9."""
 
 LARGE = 30.0
+NEAR = 0.9
+"""Floats without declared ends go to ±LARGE, spread over its last tenth: a constant has no variance to divide by."""
+
+FAR = 4 * LARGE
+"""Where some `large` values are: far enough out that exp overflows or vanishes in float32, from ±104 on."""
+
+ROWS_AT_EDGE, ELEMENTS_AT_EDGE = 0.5, 0.15
+"""In `mixed` values: the share of rows that are at an edge throughout, and of elements besides."""
 
 
 def make_tensor(spec: TensorSpec, point: Point, generator: torch.Generator, flavour: Flavour) -> torch.Tensor:
     """A legal tensor for `spec` at `point`, reproducible from the generator's state."""
     shape = spec.sizes(point)
+    if flavour == "mixed":
+        return _mix([make_tensor(spec, point, generator, one) for one in FLAVOURS[:-1]], generator, _indivisible(spec))
     dtype = getattr(torch, spec.dtype)
     if spec.values.mask:
         return _mask(spec.values.mask, shape, generator, flavour).to(dtype)
@@ -29,6 +41,8 @@ def make_tensor(spec: TensorSpec, point: Point, generator: torch.Generator, flav
         most = spec.values.lengths.at(point)
         return _whole(shape, min(1, most), most, generator, flavour).to(dtype)
     if dtype == torch.bool:
+        if flavour == "same":
+            return torch.full(shape, bool(generator.initial_seed() % 2))
         if flavour in ("least", "zeros", "most"):
             return torch.full(shape, flavour == "most")
         return torch.rand(shape, generator=generator) < 0.5
@@ -56,8 +70,20 @@ def _real(
         return (low + (high - low) * torch.rand(shape, generator=generator)).to(dtype)
     if flavour == "zeros":
         return torch.zeros(shape, dtype=dtype)
+    if flavour in ("least", "most") and not dtype.is_complex:
+        far = LARGE * (NEAR + (1 - NEAR) * torch.rand(shape, generator=generator))
+        return (far if flavour == "most" else -far).to(dtype)
     drawn = torch.randn(shape, generator=generator, dtype=torch.complex64 if dtype.is_complex else torch.float32)
-    return (drawn * LARGE if flavour == "large" else drawn).to(dtype)
+    if flavour == "large":
+        drawn = _spread_far(drawn * LARGE, generator)
+    return drawn.to(dtype)
+
+
+def _spread_far(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """One element in four goes to ±FAR; so there is one as soon as there are four."""
+    start = int(torch.randint(0, 4, (), generator=generator))
+    chosen = (torch.arange(drawn.numel()) + start).reshape(drawn.shape) % 4 == 0
+    return torch.where(chosen, FAR * torch.sgn(drawn), drawn)
 
 
 def _whole(
@@ -67,7 +93,15 @@ def _whole(
         return torch.full(shape, low)
     if flavour == "most":
         return torch.full(shape, high)
+    if flavour == "same":
+        return torch.full(shape, _count(low, high, generator.initial_seed()))
     return torch.randint(low, high + 1, shape, generator=generator)
+
+
+def _count(low: int, high: int, seed: int) -> int:
+    """low, high, low + 1, high - 1, … by the seed, and over again."""
+    place = seed % (high - low + 1)
+    return low + place // 2 if place % 2 == 0 else high - place // 2
 
 
 def _mask(kind: str, shape: tuple[int, ...], generator: torch.Generator, flavour: Flavour) -> torch.Tensor:
@@ -77,6 +111,8 @@ def _mask(kind: str, shape: tuple[int, ...], generator: torch.Generator, flavour
         real = torch.full(rows, length)
     elif flavour == "most":
         real = torch.ones(rows, dtype=torch.int64)
+    elif flavour == "same":
+        real = torch.full(rows, _count(1, max(length, 1), generator.initial_seed()))
     else:
         real = torch.randint(1, max(length, 1) + 1, rows, generator=generator)
     side = torch.rand((), generator=generator)
@@ -86,12 +122,56 @@ def _mask(kind: str, shape: tuple[int, ...], generator: torch.Generator, flavour
     return keep if kind.startswith("keep") else ~keep
 
 
+def bring_near(spec: TensorSpec, tensor: torch.Tensor, value: float, seed: int) -> torch.Tensor:
+    """Half of a float tensor's elements moved to the neighbourhood of `value`, at all distances from 1e-5 to 1e-1.
+
+    Tensors of other dtypes, and those in which the value is not legal, are left alone.
+    """
+    low, high = spec.values.low, spec.values.high
+    if not tensor.dtype.is_floating_point or (low is not None and high is not None and not low <= value <= high):
+        return tensor
+    generator = torch.Generator().manual_seed(seed)
+    power, side, chosen = (torch.rand(tensor.shape, generator=generator) for _ in range(3))
+    off = 10 ** (-5 + 4 * power) * torch.where(side < 0.5, -1.0, 1.0) * max(abs(value), 1e-3)
+    close = (value + off).clamp(low, high) if low is not None else value + off
+    return torch.where(chosen < 0.5, close.to(tensor.dtype), tensor)
+
+
+def _indivisible(spec: TensorSpec) -> int:
+    """How many of the last axes belong together: a mask's row is legal only as a whole."""
+    return 1 if spec.values.mask else 0
+
+
+def _mix(layers: list[torch.Tensor], generator: torch.Generator, whole: int = 0) -> torch.Tensor:
+    """The first layer, with some rows and some elements from the others. `whole` trailing axes are never torn."""
+    first = layers[0]
+    axes = first.dim() - whole
+    if axes < 1 or first.numel() == 0:
+        return first
+    shape = first.shape[:axes] + (1,) * whole
+    by_row = _pick(len(layers), (shape[0],) + (1,) * (first.dim() - 1), ROWS_AT_EDGE, generator)
+    by_element = _pick(len(layers), shape, ELEMENTS_AT_EDGE, generator)
+    choice = torch.where(by_row > 0, by_row, by_element)
+    mixed = first.clone()
+    for index, layer in enumerate(layers):
+        mixed = torch.where(choice == index, layer, mixed)
+    return mixed
+
+
+def _pick(count: int, shape: tuple[int, ...], share: float, generator: torch.Generator) -> torch.Tensor:
+    """Layer numbers: 0 but for a share of the places, which get one of the others."""
+    hit = torch.rand(shape, generator=generator) < share
+    return torch.where(hit, torch.randint(1, count, shape, generator=generator), 0)
+
+
 def resemble(
     example: torch.Tensor, shape: tuple[int, ...], generator: torch.Generator, flavour: Flavour
 ) -> torch.Tensor:
     """A tensor of another shape whose values stay within those of `example`, which is all that is known to be legal."""
     if example.numel() == 0:
         return torch.zeros(shape, dtype=example.dtype)
+    if flavour == "mixed":
+        return _mix([resemble(example, shape, generator, one) for one in ("normal", "least", "most")], generator)
     if flavour in ("least", "most") and not example.dtype.is_complex:
         edge = example.min() if flavour == "least" else example.max()
         return edge.expand(shape).clone()

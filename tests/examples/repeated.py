@@ -1,0 +1,49 @@
+"""Exports recipes, each as often as asked, in this one process, and prints what came out: hashes and evidence.
+
+    python repeated.py FOLDER TIMES RECIPE...
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from fairway.exporting import export_subject, make_settings
+from fairway.subject.recipe import Overrides, load_subject
+
+MEASURED = {"seconds", "spent", "export_seconds", "peak_mb"}
+"""What tells of this run's time and memory rather than of the file."""
+
+
+def without_measured(value: Any) -> Any:
+    if isinstance(value, dict):
+        kept = {k: without_measured(v) for k, v in value.items() if k not in MEASURED}
+        if "route" in kept and "verdict" in kept and "refused" in kept:
+            kept.pop("evidence")  # a rung's remark on what its evidence cost
+        return kept
+    return [without_measured(v) for v in value] if isinstance(value, list) else value
+
+
+def main(folder: Path, times: int, recipes: list[str]) -> None:
+    for recipe in recipes:
+        for turn in range(times):
+            path = folder / f"{turn}" / "out.onnx"
+            path.parent.mkdir(exist_ok=True)
+            settings = make_settings("quick", (), None, True, 600.0, 0)
+            result = export_subject(load_subject(recipe, Overrides()), path, settings, overwrite=True)
+            assert result.path is not None, result.findings
+            files = sorted(path.parent.glob("out.onnx*"))
+            told = {
+                "recipe": recipe,
+                "verdict": result.verdict,
+                "bytes": [hashlib.sha256(file.read_bytes()).hexdigest() for file in files],
+                "record": json.dumps(without_measured(json.loads(json.dumps(result.record, default=str)))),
+            }
+            print(json.dumps(told), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

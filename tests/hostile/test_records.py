@@ -1,0 +1,171 @@
+"""A record is believed only where every field of it holds, and only for the bytes that it is about."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairway.recall import LARGEST, compare_with_record, parse_record, parse_short, read_record
+from fairway.record import hash_file
+
+from .watch import opened, refusal
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> dict[str, Any]:
+    """A good one, of the two files beside it."""
+    (tmp_path / "m.onnx").write_bytes(b"model")
+    (tmp_path / "m.onnx.data").write_bytes(b"weights")
+    domain = {"batch": {"low": 1, "high": 16, "multiple": 1, "declared": True}}
+    return {
+        "format": 1,
+        "subject": {"name": "Net", "sha256": "a" * 64, "domain": domain},
+        "versions": {"torch": "2.13.0"},
+        "verdict": "verified",
+        "route": "trace",
+        "remedies": [{"name": "mul_scalar", "note": "1 place"}],
+        "evidence": {"level": "quick", "tested": [{}, {}]},
+        "file": {
+            "name": "m.onnx",
+            "sha256": hash_file(tmp_path / "m.onnx"),
+            "data": {"name": "m.onnx.data", "sha256": hash_file(tmp_path / "m.onnx.data")},
+        },
+    }
+
+
+def write(folder: Path, record: Any) -> Path:
+    path = folder / "m.fairway.json"
+    path.write_bytes(record if isinstance(record, bytes) else json.dumps(record).encode())
+    return path
+
+
+def test_a_record_is_read_back(tmp_path: Path, record: dict[str, Any]) -> None:
+    write(tmp_path, record)
+    stored, finding = compare_with_record(tmp_path / "m.onnx")
+    assert stored is not None
+    assert finding is None
+    assert str(stored.proven) == "verified for batch 1..16; 2 samples, level quick"
+    assert (stored.proven.remedies, stored.proven.route) == (("mul_scalar",), "trace")
+
+
+@pytest.mark.parametrize("name", ["m.onnx", "m.onnx.data"])
+def test_a_record_of_other_bytes_is_told_apart_from_a_broken_one(
+    tmp_path: Path, record: dict[str, Any], name: str
+) -> None:
+    write(tmp_path, record)
+    (tmp_path / name).write_bytes(b"changed")
+    stored, finding = compare_with_record(tmp_path / "m.onnx")
+    assert stored is not None
+    assert finding is not None
+    what = "file" if name == "m.onnx" else "data"
+    seen = f"{name} is not the {what} that m.fairway.json is about: its sha256 differs"
+    assert (finding.code, finding.severity, finding.seen) == ("FW116", "warning", seen)
+
+
+def test_missing_data_is_not_the_data_that_was_recorded(tmp_path: Path, record: dict[str, Any]) -> None:
+    write(tmp_path, record)
+    (tmp_path / "m.onnx.data").unlink()
+    finding = compare_with_record(tmp_path / "m.onnx")[1]
+    assert finding is not None
+    assert finding.code == "FW116"
+
+
+def test_no_record_is_nothing_to_speak_of(tmp_path: Path) -> None:
+    assert compare_with_record(tmp_path / "m.onnx") == (None, None)
+
+
+BROKEN: list[tuple[str, Any, str]] = [
+    ("verdict", "perfect", "its verdict is 'perfect'"),
+    ("verdict", ["verified"], "its verdict is of type list"),
+    ("format", 2, "its format is 2, this version reads 1"),
+    ("format", True, "its format is True, this version reads 1"),
+    ("remedies", {}, "remedies is not a list"),
+    ("remedies", [3], "a remedy is 3, not an object"),
+    ("remedies", [{"name": "\x1b[2J"}], r"a remedy's name is '\x1b[2J'"),
+    ("versions", {"torch": 2}, "a version is 2"),
+    ("subject", None, "subject is None, not an object"),
+    ("subject", {"sha256": "a" * 64, "domain": {"n": {"low": 1, "high": 2**70, "multiple": 1}}},
+     f"domain.n.high is {2**70}"),
+    ("subject", {"sha256": "A" * 64, "domain": {}}, f"subject.sha256 is '{'A' * 59}"),
+    ("evidence", [], "evidence is of type list, not an object"),
+    ("evidence", {"tested": 3}, "evidence.tested is not a list"),
+    ("file", {"name": "../m.onnx", "sha256": "a" * 64}, "a file's name is '../m.onnx'"),
+    ("file", {"name": "m.onnx", "sha256": 3}, "file.sha256 is 3"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "value", "seen"), BROKEN)
+def test_a_field_that_cannot_be_is_refused(
+    tmp_path: Path, record: dict[str, Any], key: str, value: Any, seen: str
+) -> None:
+    path = write(tmp_path, {**record, key: value})
+    assert refusal(lambda: read_record(path)) == ("FW115", f"m.fairway.json: {seen}")
+
+
+@pytest.mark.parametrize("key", ["format", "verdict", "remedies", "versions", "subject", "file"])
+def test_a_field_that_is_missing_is_refused(tmp_path: Path, record: dict[str, Any], key: str) -> None:
+    del record[key]
+    path = write(tmp_path, record)
+    assert refusal(lambda: read_record(path))[0] == "FW115"
+
+
+@pytest.mark.parametrize(
+    ("content", "seen"),
+    [
+        (b"", "it is not JSON: Expecting value, line 1"),
+        (b"[" * 10**6, "it is nested too deeply"),
+        (b'{"a": 1, "a": 2}', "a key stands twice in one object"),
+        (b'{"a": NaN}', "NaN is no number of JSON's"),
+        (b"\xff\xfe{}", "it is not UTF-8"),
+        (b"3", "the record is 3, not an object"),
+        (b"null", "the record is None, not an object"),
+    ],
+)
+def test_what_is_no_record_is_refused_in_words(tmp_path: Path, content: bytes, seen: str) -> None:
+    path = write(tmp_path, content)
+    assert refusal(lambda: read_record(path)) == ("FW115", f"m.fairway.json: {seen}")
+
+
+def test_a_number_of_a_million_digits_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, b'{"format": ' + b"9" * 10**6 + b"}")
+    assert refusal(lambda: read_record(path))[0] == "FW115"
+
+
+def test_a_record_too_large_or_no_plain_file_or_elsewhere_is_not_read(tmp_path: Path, record: dict[str, Any]) -> None:
+    path = tmp_path / "m.fairway.json"
+    os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 1 << 40)
+    with opened() as files:
+        seen = f"m.fairway.json: has {1 << 40} bytes; at most {LARGEST} are read"
+        assert refusal(lambda: read_record(path)) == ("FW115", seen)
+        path.unlink()
+        os.mkfifo(path)
+        assert refusal(lambda: read_record(path)) == ("FW115", "m.fairway.json: is no plain file")
+        path.unlink()
+        path.symlink_to("/etc/hostname")
+        assert refusal(lambda: read_record(path))[0] == "FW115"
+    assert files == []
+
+
+WORDS = {"subject_sha256": "subject.sha256"}
+
+
+def test_the_short_record_inside_a_file_is_held_to_the_same(record: dict[str, Any]) -> None:
+    short = {
+        "format": 1, "verdict": "verified", "route": "trace", "remedies": [], "domain": {}, "subject_sha256": "b" * 64,
+        "level": "deep", "points": 3, "versions": {},
+    }  # fmt: skip
+    assert str(parse_short(json.dumps(short))) == "verified for one fixed shape; 3 samples, level deep"
+    for key in short:
+        if key not in ("route", "level"):
+            with pytest.raises(ValueError, match=rf"{WORDS.get(key, key)}"):
+                parse_short(json.dumps({**short, key: -1.5}))
+    with pytest.raises(ValueError, match="it is not UTF-8"):
+        parse_short("\ud800")
+
+
+def test_parsing_needs_no_file(record: dict[str, Any]) -> None:
+    assert parse_record(json.dumps(record).encode()).proven.verdict == "verified"

@@ -1,0 +1,62 @@
+"""Only known places hand a file to an engine, and each sees files that were looked at first or that Fairway made."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[2] / "src/fairway"
+
+OPENERS = ("load", "InferenceSession", "ReferenceEvaluator", "compile_model", "read_model", "OrtSession", "open_second",
+           "open_runtime", "load_model", "load_file", "safe_open")  # fmt: skip
+
+KNOWN = {
+    # The file that a user names: `verify_subject` has had `open_header` look at it before.
+    ("evidence/gather.py", "open_runtime"),
+    ("evidence/judge.py", "OrtSession"),
+    ("runtimes/ort.py", "onnxruntime.InferenceSession"),
+    ("runtimes/second.py", "open_second"),
+    ("runtimes/second.py", "core.compile_model"),
+    ("runtimes/second.py", "ReferenceEvaluator"),
+    ("evidence/hints.py", "ir.load"),
+    # Candidates that Fairway made itself a moment ago, in a folder of its own.
+    ("deliver.py", "ir.load"),
+    ("evidence/differential.py", "ir.load"),
+    ("ladder/capture_trace.py", "ir.load"),
+    ("ladder/climb.py", "open_runtime"),
+    # Weights and data, as tensors only.
+    ("subject/checkpoint.py", "torch.load"),
+    ("subject/checkpoint.py", "load_file"),
+    ("subject/data.py", "torch.load"),
+    ("subject/data.py", "load_file"),
+    ("subject/data.py", "np.load"),
+}
+
+
+def calls(path: Path) -> set[str]:
+    found = {ast.unparse(node.func) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)}
+    return {one for one in found if one.rsplit(".", 1)[-1] in OPENERS}
+
+
+def test_no_other_place_opens_a_model_or_a_checkpoint() -> None:
+    found = {(str(path.relative_to(SOURCE)), one) for path in SOURCE.rglob("*.py") for one in calls(path)}
+    assert found - KNOWN == set()
+
+
+def test_verify_looks_at_the_header_before_anything_else_sees_the_file() -> None:
+    tree = ast.parse((SOURCE / "exporting.py").read_text())
+    verify = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "verify_subject")
+    called = [ast.unparse(n.func) for n in ast.walk(verify) if isinstance(n, ast.Call)]
+    firsts = [ast.unparse(statement) for statement in verify.body[1:3]]
+    assert firsts == ["header = open_header(path)", "check_room(header)"]
+    assert "judge_file" in called
+
+
+def test_nothing_is_unpickled_but_by_torch_and_from_fairways_own_processes() -> None:
+    places = {
+        (str(path.relative_to(SOURCE)), ast.unparse(node.func))
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith(("pickle.load", "marshal.", "shelve."))
+    }
+    assert places <= {("ladder/attempt.py", "pickle.loads")}

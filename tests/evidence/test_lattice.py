@@ -1,7 +1,10 @@
 """The lattice goes to the bounds, to their neighbours, and to sizes the capture spoke of."""
 
-from fairway.evidence.lattice import lattice, probes
+from itertools import pairwise
+
+from fairway.evidence.lattice import COUNTED, SWEEP, WALK, lattice, probes
 from fairway.subject.dims import Dim, Domain
+from fairway.subject.values import FLAVOURS
 
 DOMAIN = Domain((Dim("batch", 1, 8), Dim("time", 10, 2000)))
 EXAMPLE, OTHER = {"batch": 2, "time": 19}, {"batch": 3, "time": 23}
@@ -52,3 +55,55 @@ def test_no_dims_still_gives_samples():
 def test_no_sample_is_taken_twice():
     samples = lattice(DOMAIN, EXAMPLE, OTHER, "standard")
     assert len(set(samples)) == len(samples)
+
+
+def test_standard_meets_every_remainder_by_small_numbers():
+    for name in ("batch", "time"):
+        sizes = {p[name] for p in _points("standard")}
+        for by in (2, 3, 4, 5, 7, 8):
+            assert {n % by for n in sizes} == set(range(by)) or name == "batch"
+    assert {p["batch"] for p in _points("standard")} == set(range(1, 9))
+
+
+def test_the_walk_through_small_sizes_stays_small():
+    extra = [s.sizes for s in lattice(DOMAIN, EXAMPLE, OTHER, "standard") if 30 <= s.seed < 30 + WALK]
+    assert len(extra) >= WALK - 2
+    assert max(p["time"] for p in extra) < 10 + WALK
+
+
+def test_sizes_the_file_speaks_of_are_visited_and_so_is_the_next():
+    assert {"batch": 2, "time": 777} in _points("standard", hints={"time": [777]})
+    assert {"batch": 2, "time": 778} in _points("standard", hints={"time": [777]})
+    assert {"batch": 2, "time": 777} not in _points("quick", hints={"time": [777]})
+    assert {"batch": 2, "time": 2001} not in _points("standard", hints={"time": [2000]})
+
+
+def test_deep_visits_every_size_of_a_dim_that_has_few():
+    domain = Domain((Dim("batch", 1, 8), Dim("time", 1, SWEEP)))
+    samples = lattice(domain, EXAMPLE, OTHER, "deep")
+    assert {s.sizes["time"] for s in samples} == set(range(1, SWEEP + 1))
+    assert {s.flavour for s in samples} == set(FLAVOURS)
+
+
+def test_deep_spreads_over_a_dim_that_has_many():
+    times = sorted({p["time"] for p in _points("deep")})
+    assert max(b - a for a, b in pairwise(times)) <= 1990 // (SWEEP - 1) + 1
+
+
+def test_deep_counts_through_the_values_where_it_is_cheapest():
+    counted = [s for s in lattice(DOMAIN, EXAMPLE, OTHER, "deep") if s.flavour == "same" and s.sizes["time"] == 10]
+    assert {s.seed for s in counted} >= set(range(COUNTED))
+    assert all(s.sizes == {"batch": 1, "time": 10} for s in counted)
+
+
+def test_deep_contains_standard():
+    assert set(lattice(DOMAIN, EXAMPLE, OTHER, "standard")) <= set(lattice(DOMAIN, EXAMPLE, OTHER, "deep"))
+
+
+def test_values_the_file_speaks_of_are_met_at_a_small_point():
+    near = [s for s in lattice(DOMAIN, EXAMPLE, OTHER, "standard", thresholds=[0.5, -1.0]) if s.near is not None]
+    assert [s.near for s in near] == [0.5, 0.5, -1.0, -1.0]
+    assert len({s.seed for s in near}) == 2
+    assert all(s.sizes == {"batch": 8, "time": 10 + WALK - 1} for s in near)
+    assert all(s.near is None for s in lattice(DOMAIN, EXAMPLE, OTHER, "quick", thresholds=[0.5]))
+    assert str(near[0]).endswith("(seed 21, values near 0.5)")

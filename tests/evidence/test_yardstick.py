@@ -10,7 +10,7 @@ def _judged(truth, own, theirs, dtype="float32"):
     got = measure("y", truth, own, theirs)
     assert isinstance(got, Measured)
     yardstick = Yardstick(dtype, truthful=True)
-    yardstick.learn(got.own)
+    yardstick.learn(got.own, got.largest)
     return float((got.theirs / yardstick.tolerance()).max())
 
 
@@ -38,6 +38,19 @@ def test_large_elements_do_not_hide_errors_in_small_ones():
     assert _judged(truth, own, theirs) > 1
 
 
+def test_a_float64_output_computed_in_float32_is_measured_by_float32s_error():
+    truth = np.random.default_rng(0).normal(size=1000)
+    own = truth.astype(np.float32).astype(np.float64)
+    assert _judged(truth, own, np.nextafter(own.astype(np.float32), np.float32(9)).astype(np.float64), "float64") < 1
+    assert _judged(truth, own, own * (1 + 1e-4), "float64") > 1
+
+
+def test_a_float64_output_computed_in_float64_has_the_stated_tolerance():
+    truth = np.random.default_rng(0).normal(size=1000)
+    assert _judged(truth, truth, truth * (1 + 1e-10), "float64") < 1
+    assert _judged(truth, truth, truth.astype(np.float32).astype(np.float64), "float64") > 1
+
+
 def test_half_precision_gets_half_precisions_slack():
     truth = np.random.default_rng(0).normal(size=1000)
     own = truth.astype(np.float16)
@@ -56,7 +69,7 @@ def test_zero_error_of_pytorch_still_leaves_a_few_ulps():
 def test_without_float64_the_stated_tolerance_is_used():
     yardstick = Yardstick("float32", truthful=False)
     values = np.array([1.0, 2.0, 0.5])
-    yardstick.learn(worst_by_bucket(np.ones(3), bucket(values)))
+    yardstick.learn(worst_by_bucket(np.ones(3), bucket(values)), 2.0)
     tolerance = yardstick.tolerance()
     at_one = tolerance[bucket(np.array([1.0]))[0]]
     assert 1e-4 < at_one < 1e-2

@@ -7,7 +7,7 @@ import torch
 
 from fairway.subject.dims import Point
 from fairway.subject.spec import DTYPES, MASKS, parse_input
-from fairway.subject.values import FLAVOURS, UNDECLARED_BELOW, Flavour, make_tensor, resemble
+from fairway.subject.values import FLAVOURS, LARGE, UNDECLARED_BELOW, Flavour, bring_near, make_tensor, resemble
 
 SEEDS = range(40)
 
@@ -165,3 +165,71 @@ def test_values_made_from_an_example_differ_by_seed() -> None:
     example = torch.linspace(0, 1, 20)
     assert torch.equal(like(example, (9,), 3), like(example, (9,), 3))
     assert not torch.equal(like(example, (9,), 3), like(example, (9,), 4))
+
+
+def test_mixed_values_hold_ordinary_and_edge_rows_and_elements() -> None:
+    whole = make("x: int64[n, 8] < 100", {"n": 400}, flavour="mixed")
+    rows = [set(row.tolist()) for row in whole]
+    assert {0} in rows
+    assert {99} in rows
+    assert sum(len(row) > 4 for row in rows) > 100
+    assert sum(0 in row and len(row) > 4 for row in rows) > 20
+
+
+def test_mixed_floats_hold_zeros_and_far_values_of_both_signs() -> None:
+    drawn = make("x: float32[n, 6]", {"n": 400}, flavour="mixed")
+    assert (drawn == 0).all(-1).any()
+    assert (drawn > 0.9 * LARGE).all(-1).any()
+    assert (drawn < -0.9 * LARGE).all(-1).any()
+    assert ((drawn == 0).any(-1) & (drawn.abs() > 0).any(-1)).any()
+
+
+@pytest.mark.parametrize("kind", MASKS)
+def test_mixed_masks_hold_rows_without_padding_and_rows_of_nearly_nothing_else(kind: str) -> None:
+    mask = make(f"mask: bool[b, n] = {kind}", {"b": 200, "n": 30}, flavour="mixed")
+    real = (mask if kind.startswith("keep") else ~mask).sum(-1)
+    assert (real == 30).sum() > 25
+    assert (real == 1).sum() > 15
+    assert len(set(real.tolist())) > 10
+
+
+def test_floats_without_a_range_have_far_ends() -> None:
+    assert (make("x: float32[n]", {"n": 50}, flavour="most") >= 0.9 * LARGE).all()
+    assert (make("x: float32[n]", {"n": 50}, flavour="least") <= -0.9 * LARGE).all()
+    assert make("x: float32[n]", {"n": 50}, flavour="most").std() > 0
+
+
+def test_large_values_reach_to_where_exp_leaves_float32():
+    drawn = make("x: float32[n]", {"n": 40}, flavour="large")
+    assert torch.isinf(torch.exp(drawn)).any()
+    assert (torch.exp(drawn) == 0).any()
+    assert (drawn.abs() < LARGE).any()
+
+
+def test_the_seed_counts_through_every_legal_value() -> None:
+    ids = [make("x: int64[b, 2] < 7", {"b": 2}, seed, "same") for seed in range(7)]
+    assert sorted(int(t[0, 0]) for t in ids) == list(range(7))
+    assert all(len(t.unique()) == 1 for t in ids)
+    masks = [make("m: bool[b, n] = keep", {"b": 2, "n": 5}, seed, "same") for seed in range(5)]
+    assert sorted(int(m[0].sum()) for m in masks) == [1, 2, 3, 4, 5]
+    lengths = [make("l: int64[b] = lengths(n)", {"b": 2, "n": 5}, seed, "same").tolist() for seed in range(5)]
+    assert sorted(lengths) == [[n, n] for n in range(1, 6)]
+    assert {bool(make("x: bool[b]", {"b": 1}, seed, "same")) for seed in range(2)} == {True, False}
+
+
+def test_values_are_brought_near_a_threshold_on_both_sides_and_stay_legal() -> None:
+    line = "x: float32[n] in -1..0.5"
+    moved = bring_near(parse_input(line), make(line, {"n": 4000}), -0.25, 1)
+    off = moved + 0.25
+    for close in (1e-4, 1e-3, 1e-2):
+        assert ((off > 0) & (off < close)).any()
+        assert ((off < 0) & (off > -close)).any()
+    assert 0.4 < (off.abs() < 0.026).float().mean() < 0.6
+    at_the_end = bring_near(parse_input(line), make(line, {"n": 4000}), 0.5, 1)
+    assert at_the_end.max() <= 0.5
+
+
+@pytest.mark.parametrize("line", ["x: float32[n] in 1..2", "i: int64[n] < 5", "m: bool[2, n] = padding"])
+def test_values_are_left_alone_where_the_threshold_is_not_legal(line: str) -> None:
+    tensor = make(line, {"n": 30})
+    assert torch.equal(bring_near(parse_input(line), tensor, 0.5, 1), tensor)

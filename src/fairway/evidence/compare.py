@@ -32,6 +32,8 @@ class Measured:
     values: tuple[float, float, float]
     """Truth, PyTorch and candidate at that element."""
     elements: int
+    largest: float = 0.0
+    """Magnitude of the largest true value."""
     undecided: int = 0
     """Elements on which PyTorch itself changes its mind when its inputs are moved by a rounding error."""
 
@@ -87,6 +89,7 @@ def measure(name: str, truth: Real, ours: Array, theirs: Array) -> Difference | 
         place,
         (float(truth[place]), float(own[place]), float(cand[place])),
         int(use.size),
+        float(np.abs(truth[use]).max()),
     )
 
 

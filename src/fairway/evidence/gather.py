@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from fairway.evidence.boundary import Shrunk, shrink
 from fairway.evidence.evidence import Evidence, OutputError, Tested
+from fairway.evidence.hints import sizes_spoken_of, thresholds_spoken_of
 from fairway.evidence.judge import ENOUGH, HOPELESS, Judge, Trial, open_runtime
-from fairway.evidence.lattice import Level, Sample, lattice, sample
+from fairway.evidence.lattice import Level, Sample, lattice
 from fairway.evidence.yardstick import FACTOR, STATED
 from fairway.findings import Finding, Where
 from fairway.subject.dims import Point
 from fairway.subject.example import choose_example
 from fairway.subject.subject import Subject
+from fairway.subject.values import FLAVOURS
 
 Tell = Callable[[Any], None]
 
@@ -27,12 +30,22 @@ def other_example(subject: Subject) -> dict[str, int]:
 
 
 def subject_lattice(
-    subject: Subject, level: Level, edges: Mapping[str, Sequence[int]] | None = None
+    subject: Subject,
+    level: Level,
+    edges: Mapping[str, Sequence[int]] | None = None,
+    path: str | None = None,
 ) -> list[Sample]:
-    """The lattice over a subject's domain, in the flavours it knows."""
+    """The lattice over a subject's domain, in the flavours it knows, with sizes and values that a file speaks of."""
+    hints: Mapping[str, Sequence[int]] = {}
+    thresholds: Sequence[float] = ()
+    if path is not None and level != "quick":
+        hints = sizes_spoken_of(path, subject.domain)
+        # Example tensors and functions do not say which values are legal besides their own.
+        thresholds = thresholds_spoken_of(path) if set(subject.flavours) == set(FLAVOURS) else ()
     return lattice(
-        subject.domain, subject.example, other_example(subject), level, edges, subject.flavours, subject.given
-    )
+        subject.domain, subject.example, other_example(subject), level, edges, subject.flavours, subject.given, hints,
+        thresholds,
+    )  # fmt: skip
 
 
 def gather(
@@ -47,7 +60,7 @@ def gather(
     """Parity over the lattice; for a wrong file, the smallest failing shape and its boundary."""
     started = time.monotonic()
     judge = Judge(subject, open_runtime(path), output_names, data)
-    samples = subject_lattice(subject, level, edges)
+    samples = subject_lattice(subject, level, edges, path)
     samples += [Sample((), data=i) for i in range(len(data))]
     _take(judge, samples, tell)
     failures = judge.failures()
@@ -56,7 +69,8 @@ def gather(
 
         found = explore(judge, tell)
         if found is not None:
-            failures = [judge.take(found)]
+            smallest = judge.take(found)
+            failures = [smallest, *(t for t in judge.failures() if t is not smallest)]
     shrunk = None if not failures else _shrink(judge, failures)
     findings = _findings(judge, failures, shrunk)
     second = "not asked for"
@@ -88,7 +102,7 @@ def _take(judge: Judge, samples: Sequence[Sample], tell: Tell) -> None:
     for done, one in enumerate(samples):
         tell(("sample", done, len(samples), str(one)))
         trial = judge.take(one)
-        certain += judge.ratio(trial) > HOPELESS
+        certain += judge.ratio(trial) > HOPELESS and not judge.excuse(trial)
         if certain >= ENOUGH:
             return
 
@@ -100,7 +114,7 @@ def _shrink(judge: Judge, failures: list[Trial]) -> Shrunk | None:
     first = min(ordinary, key=lambda t: _volume(t.sample.sizes))
 
     def bad(point: Point) -> bool:
-        return judge.bad(sample(point, first.sample.seed, first.sample.flavour))
+        return judge.bad(replace(first.sample, point=tuple(point.items())))
 
     return shrink(judge.subject.domain, first.sample.sizes, judge.subject.example, bad)
 
@@ -132,7 +146,7 @@ def _wrong(judge: Judge, failures: list[Trial], shrunk: Shrunk | None) -> list[F
         return [Finding("FW402", f"{dims}; {_say(judge, trial)}", data={"fixed": list(shrunk.fixed)})]
     if shrunk is not None:
         first = failures[0].sample
-        smallest = judge.measure(sample(shrunk.point, first.seed, first.flavour))
+        smallest = judge.measure(replace(first, point=tuple(shrunk.point.items())))
         trial = smallest if judge.ratio(smallest) > 1 else failures[0]
     else:
         trial = failures[0]
@@ -165,14 +179,16 @@ def _node(said: str) -> Where | None:
 def _tested(judge: Judge, trial: Trial, failures: list[Trial]) -> Tested:
     note = trial.illegal and f"not legal in PyTorch: {trial.illegal}"
     note = note or (trial.difference.text if trial.difference else "")
+    if trial.sample.near is not None:
+        note = f"values near {trial.sample.near:g}" + (f": {note}" if note else "")
     ratio = judge.ratio(trial)
     return Tested(
         point=trial.sample.sizes,
         seed=trial.sample.seed,
         flavour=trial.sample.flavour,
-        right=trial not in failures and trial.illegal is None,
+        right=all(trial is not bad for bad in failures) and trial.illegal is None,
         ratio=None if ratio == float("inf") or trial.illegal else round(ratio, 6),
-        note=note + (" (excused: PyTorch itself moves as far by a rounding error)" if trial.excused else ""),
+        note=note + (f" (excused: {trial.excused})" if trial.excused else ""),
         data=trial.sample.data,
     )
 
@@ -202,8 +218,8 @@ def _yardstick(judge: Judge) -> str:
     if judge.no_truth is not None:
         tolerances = ", ".join(f"{v:g} for {k}" for k, v in STATED.items())
         return f"stated relative tolerances ({tolerances}), since float64 does not run: {judge.no_truth}"
-    if any(not y.truthful for y in judge.yardsticks.values()):
-        return f"stated relative tolerance {STATED['float64']:g} for float64 outputs"
-    return f"error against float64 at most {FACTOR:g} times PyTorch's own"
+    besides = any(y.dtype == "float64" for y in judge.yardsticks.values())
+    stated = f"; for float64 outputs {STATED['float64']:g} of the value besides" if besides else ""
+    return f"error against float64 at most {FACTOR:g} times PyTorch's own{stated}"
 
 

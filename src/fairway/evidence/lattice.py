@@ -7,7 +7,7 @@ neighbours of the bounds, primes between them, the example, and pairs of extreme
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Literal
 
@@ -16,6 +16,20 @@ from fairway.subject.values import FLAVOURS, Flavour
 
 Level = Literal["quick", "standard", "deep"]
 LEVELS: tuple[Level, ...] = ("quick", "standard", "deep")
+
+WALK = 16
+"""Steps of the walk through the smallest sizes."""
+
+SWEEP, SMALLEST = 256, 4
+"""At deep: sizes tried along each dim, and how many of the other dims' smallest sizes keep it company."""
+
+COUNTED = 256
+"""At deep: legal values that are counted through at the lowest corner. Vocabularies can be larger by far."""
+
+SWEPT: tuple[Flavour, ...] = ("normal", "mixed", "normal", "least", "normal", "mixed", "most")
+
+_STRIDES = (5, 7, 3, 11)
+"""Odd, so that each visits all sixteen places in an order of its own."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +40,8 @@ class Sample:
     seed: int = 1
     flavour: Flavour = "normal"
     data: int | None = None
+    near: float | None = None
+    """A value to which half of the float elements are brought near."""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -34,7 +50,8 @@ class Sample:
     def __str__(self) -> str:
         what = f"your data #{self.data}" if self.data is not None else f"seed {self.seed}"
         edge = "" if self.flavour == "normal" else f", {self.flavour} values"
-        return f"{show(self.sizes)} ({what}{edge})"
+        near = "" if self.near is None else f", values near {self.near:g}"
+        return f"{show(self.sizes)} ({what}{edge}{near})"
 
 
 def sample(point: Point, seed: int = 1, flavour: Flavour = "normal") -> Sample:
@@ -62,10 +79,13 @@ def lattice(
     edges: Mapping[str, Iterable[int]] | None = None,
     flavours: Sequence[Flavour] = FLAVOURS,
     given: Point | None = None,
+    hints: Mapping[str, Iterable[int]] | None = None,
+    thresholds: Iterable[float] = (),
 ) -> list[Sample]:
     """The samples of a level, cheapest to be wrong first.
 
-    `edges` are sizes the capture itself spoke of; `given` those of the user's own tensors, which seed 0 stands for.
+    `edges` are sizes the capture itself spoke of, `hints` and `thresholds` sizes and values the file speaks of; `given`
+    are the sizes of the user's own tensors, which seed 0 stands for.
     """
     low = {d.name: d.sizes[0] for d in domain.dims}
     high = {d.name: d.sizes[-1] for d in domain.dims}
@@ -84,8 +104,48 @@ def lattice(
         samples += [sample({**example, a.name: high[a.name], b.name: low[b.name]}, 11)]
     near = {d.name: d.sizes[min(1, len(d.sizes) - 1)] for d in domain.dims}
     below = {d.name: d.sizes[-min(2, len(d.sizes))] for d in domain.dims}
-    samples += [sample(near, 12), sample(below, 13), sample(near, 14, "most"), sample(low, 15, "least")]
+    samples += [sample(near, 12), sample(below, 13), sample(near, 14, "most")]
+    samples += [sample(low, 15, flavour) for flavour in FLAVOURS[1:]]
+    samples += [sample(high, 16, "least"), sample(high, 17, "most"), sample(other, 18, "mixed")]
+    samples += [sample(low, seed, "same") for seed in (2, 3)]  # next to the least and to the most legal value
+    samples += _walk(domain)
+    small = {d.name: d.sizes[min(WALK, len(d.sizes)) - 1] for d in domain.dims}
+    samples += [replace(sample(small, seed), near=value) for value in thresholds for seed in (21, 22)]
+    for name, sizes in (hints or {}).items():
+        for n in (n for size in sizes for n in (size, size + 1) if n in domain[name].sizes):
+            # `same` by the seed 1 is the most: rows without padding, as long as the size itself.
+            samples += [sample({**example, name: n}, 19), sample({**example, name: n}, 1, "same")]
+    if level == "deep":
+        samples += _sweep(domain)
+        # The lowest corner is cheapest, and there one value fills a row.
+        samples += [sample(low, seed, "same") for seed in range(COUNTED)]
     return _distinct(samples, flavours)
+
+
+def _walk(domain: Domain) -> list[Sample]:
+    """Every dim through its smallest sizes, all at once and each in another order: every remainder by a small number.
+
+    Small sizes are cheap, whatever the model.
+    """
+    samples = []
+    for step in range(WALK if domain.dims else 0):
+        point = {d.name: d.sizes[step * _STRIDES[i % 4] % min(WALK, len(d.sizes))] for i, d in enumerate(domain.dims)}
+        samples.append(sample(point, 30 + step, "mixed" if step % 3 == 2 else "normal"))
+    return samples
+
+
+def _sweep(domain: Domain) -> list[Sample]:
+    """Every size of every dim, or that many spread over it, with the other dims small and the flavours in turn."""
+    samples = []
+    for dim in domain.dims:
+        count = min(len(dim.sizes), SWEEP)
+        for i in range(count):
+            others = {
+                d.name: d.sizes[i * _STRIDES[k % 4] % min(SMALLEST, len(d.sizes))] for k, d in enumerate(domain.dims)
+            }
+            size = dim.sizes[i * (len(dim.sizes) - 1) // max(count - 1, 1)]
+            samples.append(sample({**others, dim.name: size}, 100 + i, SWEPT[i % len(SWEPT)]))
+    return samples
 
 
 def _distinct(samples: Iterable[Sample], flavours: Sequence[Flavour]) -> list[Sample]:
@@ -93,7 +153,8 @@ def _distinct(samples: Iterable[Sample], flavours: Sequence[Flavour]) -> list[Sa
     seen: set[tuple[object, ...]] = set()
     kept = []
     for one in samples:
-        key = (one.point, one.flavour, one.seed in (6, 7, 8))
+        again = one.flavour == "same" or one.near is not None
+        key = (one.point, one.flavour, one.near, one.seed if again else one.seed in (6, 7, 8))
         if key not in seen and one.flavour in flavours:
             seen.add(key)
             kept.append(one)

@@ -23,7 +23,8 @@ ULPS = 16.0
 """Units in the last place granted besides, for values that PyTorch happens to hit exactly."""
 
 STATED = {"float16": 2e-2, "bfloat16": 8e-2, "float32": 2e-4, "float64": 1e-9}
-"""Relative tolerances by dtype, used only where there is no float64 truth; evidence says when they were."""
+"""Relative tolerances by dtype, used only where there is no float64 truth; evidence says when they were. An output that
+is float64 itself has its tolerance besides: computed in float64 throughout, it is its own truth."""
 
 _LOWEST, _HIGHEST, _WIDTH = -48, 48, 2
 BUCKETS = (_HIGHEST - _LOWEST) // _WIDTH + 1
@@ -55,9 +56,12 @@ class Yardstick:
     truthful: bool
     """Whether float64 was there to measure from."""
     own: Real = field(default_factory=lambda: np.zeros(BUCKETS))
+    largest: float = 0.0
 
-    def learn(self, errors: Real) -> None:
+    def learn(self, errors: Real, largest: float) -> None:
+        """From the errors of one sample by bucket, and the magnitude of its largest true value."""
         self.own = np.maximum(self.own, errors)
+        self.largest = max(self.largest, largest)
 
     def tolerance(self) -> Real:
         """By bucket: what the candidate's error may be there."""
@@ -69,4 +73,7 @@ class Yardstick:
             return np.asarray(stated * np.maximum(top, 0.05 * scale))
         smaller = np.maximum.accumulate(self.own)
         larger = np.maximum(np.append(self.own[1:], 0.0), np.append(self.own[2:], [0.0, 0.0]))
-        return np.asarray(FACTOR * np.maximum(smaller, larger) + ULPS * eps(self.dtype) * top)
+        tolerance = FACTOR * np.maximum(smaller, larger) + ULPS * eps(self.dtype) * top
+        if self.dtype == "float64":
+            tolerance += STATED["float64"] * np.maximum(top, 0.05 * self.largest)
+        return np.asarray(tolerance)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode  # seen to work in torch 2.9–2.13; no public counterpart
-from torch.utils._pytree import tree_map  # as above
+from torch.utils._pytree import tree_leaves, tree_map  # as above
 
 from fairway.evidence.yardstick import Array
 from fairway.subject.outputs import output_leaves
@@ -62,14 +62,46 @@ def widened(model: torch.nn.Module) -> Iterator[None]:
             tensor.data = data
 
 
+_MOVES = ("_to_copy", "clone", "copy_", "embedding", "index_select", "index", "gather", "cat", "stack")
+"""Operators besides views that hand numbers on and round none."""
+
+
+class _Rounds(TorchDispatchMode):  # type: ignore[no-untyped-call]  # as above
+    """Notes in which float dtypes something is computed, rather than kept or handed on."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # as above
+        self.seen: set[torch.dtype] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if not func.is_view and func.overloadpacket.__name__ not in _MOVES:
+            self.seen.update(t.dtype for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.dtype in NARROW)
+        return result
+
+
+def rounding(subject: Subject, tensors: Sequence[torch.Tensor]) -> float:
+    """The unit roundoff of the coarsest arithmetic in the model. Weights kept in bfloat16 and used in float32 round
+    like float32."""
+    try:
+        with _Rounds() as rounds:
+            run_eager(subject, tensors)
+    except Exception:  # a model that a dispatch mode cannot watch: the dtypes of the tensors must do
+        return 1.0
+    return max((torch.finfo(dtype).eps for dtype in rounds.seen), default=1.0)
+
+
 @contextmanager
-def nudged(model: torch.nn.Module, seed: int) -> Iterator[None]:
-    """Parameters moved by about one rounding error while inside, to see which answers hang on a hair."""
+def nudged(model: torch.nn.Module, seed: int, roundoff: float = 1.0) -> Iterator[None]:
+    """Parameters moved by about one rounding error while inside, to see which answers hang on a hair.
+
+    The error is that of the tensor's own dtype, or `roundoff` where the arithmetic is finer.
+    """
     generator = torch.Generator().manual_seed(seed)
     kept = [(t, t.data) for t in model.parameters() if t.dtype in NARROW]
     try:
         for tensor, data in kept:
-            noise = torch.randn(data.shape, generator=generator) * torch.finfo(data.dtype).eps
+            noise = torch.randn(data.shape, generator=generator) * min(torch.finfo(data.dtype).eps, roundoff)
             tensor.data = (data.double() * (1 + noise.double())).to(data.dtype)
         yield
     finally:
@@ -77,13 +109,13 @@ def nudged(model: torch.nn.Module, seed: int) -> Iterator[None]:
             tensor.data = data
 
 
-def nudge(tensors: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
+def nudge(tensors: Sequence[torch.Tensor], seed: int, roundoff: float = 1.0) -> list[torch.Tensor]:
     """Float inputs moved by about one rounding error."""
     generator = torch.Generator().manual_seed(seed)
     moved = []
     for tensor in tensors:
         if tensor.dtype in NARROW:
-            noise = torch.randn(tensor.shape, generator=generator) * torch.finfo(tensor.dtype).eps
+            noise = torch.randn(tensor.shape, generator=generator) * min(torch.finfo(tensor.dtype).eps, roundoff)
             moved.append((tensor.double() * (1 + noise.double())).to(tensor.dtype))
         else:
             moved.append(tensor)

@@ -1,0 +1,114 @@
+"""Every upstream bug that is known here is an entry in a TOML file beside this module, checked when it is read.
+
+One file per project, named after it. An entry that is incomplete, misspelt or contradicts itself is an error at once,
+so that nothing half known is ever shown.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import date
+from functools import cache
+from importlib import resources
+from typing import Any
+
+STATUSES = ("open", "closed", "unreported")
+"""Of the upstream thread on the date given; `unreported` where none was found."""
+
+_LINK = re.compile(r"[\w.-]+/[\w.-]+#\d+")
+_ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
+
+
+class BadEntryError(Exception):
+    """A data file of ours is wrong."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One upstream bug."""
+
+    id: str
+    title: str
+    project: str
+    """Whose bug it is: the name of the file."""
+    signature: str
+    """A regular expression for the error's text; empty where the file is wrong without a word."""
+    affected: str
+    """Versions in which it was seen or reported."""
+    fixed: str
+    """The first version without it, or empty."""
+    status: str
+    date: date
+    """When the status was looked up."""
+    link: str
+    """owner/repo#number, or empty: no known upstream issue."""
+    todo: str
+    remedy: str
+    """The name of Fairway's remedy, or empty."""
+    seen: str
+    """The versions on which its reproducer runs, or empty."""
+
+    def matches(self, text: str) -> bool:
+        """Whether an error's text is this bug's. A bug that says nothing matches nothing."""
+        return bool(self.signature) and re.search(self.signature, text) is not None
+
+
+@cache
+def entries() -> tuple[Entry, ...]:
+    """Everything known, in the order of the files."""
+    found: list[Entry] = []
+    for path in sorted(resources.files(__package__).iterdir(), key=lambda p: p.name):
+        if path.name.endswith(".toml"):
+            project = path.name.removesuffix(".toml")
+            found += parse_entries(project, path.read_text(encoding="utf-8"))
+    twice = {e.id for e in found if sum(o.id == e.id for o in found) > 1}
+    if twice:
+        raise BadEntryError(f"declared twice: {', '.join(sorted(twice))}")
+    return tuple(found)
+
+
+def parse_entries(project: str, text: str) -> list[Entry]:
+    """The entries of one file."""
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadEntryError(f"{project}: {error}") from error
+    if set(tables) != {"bug"}:
+        raise BadEntryError(f"{project}: entries stand under [[bug]]; found {', '.join(tables) or 'nothing'}")
+    return [_entry(project, table) for table in tables["bug"]]
+
+
+def _entry(project: str, table: Mapping[str, Any]) -> Entry:
+    named = f"{project}: {table.get('id', 'an entry without id')}"
+    wanted = {f.name for f in fields(Entry)} - {"project"}
+    if set(table) != wanted:
+        odd = sorted(set(table) ^ wanted)
+        raise BadEntryError(f"{named}: missing or unknown: {', '.join(odd)}")
+    for name, value in table.items():
+        if not isinstance(value, date if name == "date" else str):
+            raise BadEntryError(f"{named}: {name} is {value!r}")
+    entry = Entry(project=project, **table)
+    for complaint in _complaints(entry):
+        raise BadEntryError(f"{named}: {complaint}")
+    return entry
+
+
+def _complaints(entry: Entry) -> list[str]:
+    found = []
+    if not _ID.fullmatch(entry.id):
+        found.append("an id is words-joined-by-dashes")
+    if entry.link and not _LINK.fullmatch(entry.link):
+        found.append(f"the link {entry.link!r} is not owner/repo#number")
+    if entry.status not in STATUSES:
+        found.append(f"the status {entry.status!r} is none of {', '.join(STATUSES)}")
+    if (entry.status == "unreported") != (entry.link == ""):
+        found.append("a bug has a link or is unreported")
+    found += [f"{name} is empty" for name in ("title", "affected", "todo") if not getattr(entry, name).strip()]
+    try:
+        re.compile(entry.signature)
+    except re.error as error:
+        found.append(f"the signature does not compile: {error}")
+    return found

@@ -336,3 +336,18 @@ def test_a_wrong_file_of_a_half_precision_model_is_found():
     subject = _subject(HalfThroughout(), "x: float16[batch, time, 6]")
     assert _judge(subject, _eager(subject)).failures() == []
     assert _judge(subject, _eager(subject, lambda o: [o[0] * np.float16(1.2)])).failures()
+
+
+class SmallLog(torch.nn.Module):
+    def forward(self, x):
+        return torch.log1p(x.abs() * 1e-3) ** 2
+
+
+@pytest.mark.parametrize(("offset", "wrong"), [(0.0, 0), (1e-4, 2)])
+def test_a_log1p_written_as_a_logarithm_is_excused_and_nothing_beyond(offset, wrong):
+    def plain(names, tensors):
+        return [to_array(torch.log(1 + tensors[0].abs() * 1e-3 + offset) ** 2)]
+
+    judge = _two(SmallLog(), plain, 50)
+    assert max(map(judge.ratio, judge.trials)) > 1
+    assert len(judge.failures()) == wrong

@@ -16,9 +16,12 @@ from torch.utils._pytree import tree_map  # as above
 
 from fairway.runtimes.eager import NARROW
 
-_BOUNDED = ("sigmoid", "tanh", "erf", "_softmax", "silu", "gelu", "mkldnn_rnn_layer")
+_BOUNDED = (
+    "sigmoid", "tanh", "erf", "_softmax", "silu", "gelu", "mkldnn_rnn_layer",
+    "log1p", "expm1", "softplus", "log_sigmoid_forward",
+)  # fmt: skip
 """Functions that runtimes compute to an absolute error at the scale of 1: their small values have no correct digits.
-ONNX Runtime's sigmoid(-18) is 0 (pytorch/pytorch#147508)."""
+ONNX Runtime's sigmoid(-18) is 0 (pytorch/pytorch#147508), and ONNX has no log1p: exporters write log(1 + x)."""
 
 
 class StableOrder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's class is untyped

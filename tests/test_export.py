@@ -364,4 +364,7 @@ def test_a_dynamic_output_declared_fixed_is_told(tmp_path):
     onnx.save(model, path)
     result = fairway.verify(path, Plain(), LINE, bounds=BOUNDS)
     assert result.verdict == "verified"
-    assert [(f.code, f.seen) for f in result.findings] == [("FW315", "output axis 1 is declared 19, but varies")]
+    assert [(f.code, f.seen) for f in result.findings] == [
+        ("FW315", "output axis 1 is declared 19, but varies"),
+        ("FW116", "plain.onnx is not the file that plain.fairway.json is about: its sha256 differs"),
+    ]

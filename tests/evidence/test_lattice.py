@@ -107,3 +107,9 @@ def test_values_the_file_speaks_of_are_met_at_a_small_point():
     assert all(s.sizes == {"batch": 8, "time": 10 + WALK - 1} for s in near)
     assert all(s.near is None for s in lattice(DOMAIN, EXAMPLE, OTHER, "quick", thresholds=[0.5]))
     assert str(near[0]).endswith("(seed 21, values near 0.5)")
+
+
+def test_large_values_are_met_at_the_highest_corner_too():
+    """Where elements are many, overflow on the way shows that a small sample, clipped or masked later, can hide."""
+    large = [s.sizes for s in lattice(DOMAIN, EXAMPLE, OTHER, "standard") if s.flavour == "large"]
+    assert {d.name: d.sizes[-1] for d in DOMAIN.dims} in large

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness import Moment
+from killing import Moment
 
 MOMENTS = (
     Moment("fairway.exporting:check_target", "before"),

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import Apart, Moment, at, export_tagged, kill_at, left_in, orphans_come_here, strays, tag_of, wrap
+from killing import Apart, Moment, at, export_tagged, kill_at, left_in, orphans_come_here, strays, tag_of, wrap
 from moments import DELIVERING, MOMENTS
 
 from fairway import workshop

@@ -106,7 +106,8 @@ def lattice(
     below = {d.name: d.sizes[-min(2, len(d.sizes))] for d in domain.dims}
     samples += [sample(near, 12), sample(below, 13), sample(near, 14, "most")]
     samples += [sample(low, 15, flavour) for flavour in FLAVOURS[1:]]
-    samples += [sample(high, 16, "least"), sample(high, 17, "most"), sample(other, 18, "mixed")]
+    samples += [sample(high, 16, "least"), sample(high, 17, "most"), sample(high, 23, "large")]
+    samples += [sample(other, 18, "mixed")]
     samples += [sample(low, seed, "same") for seed in (2, 3)]  # next to the least and to the most legal value
     samples += _walk(domain)
     small = {d.name: d.sizes[min(WALK, len(d.sizes)) - 1] for d in domain.dims}

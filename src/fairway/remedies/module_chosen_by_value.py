@@ -23,7 +23,7 @@ REMEDY = Remedy(
     stage="source",
     affected={"torch": ">=2.9"},
     upstream=(),
-    safety="The rewritten function is run beside the original in eager PyTorch, and the file is judged by the original.",
+    safety="The rewritten function is run beside the original in eager PyTorch; the original judges the file.",
     detect=detect,
     apply=installed,
 )

@@ -1,0 +1,133 @@
+"""The checker that scores the corpus: other points, other seeds and plain tolerances, and none of Fairway's code."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import torch
+from case import Case
+from draw import Sizes, draw, points
+
+TOLERANCE = {"float16": 3e-2, "bfloat16": 1.5e-1, "float32": 1e-3, "float64": 1e-5, "complex64": 1e-3}
+"""Relative to the largest magnitude of the output at that sample."""
+
+SEEDS = (101, 102)
+
+
+@dataclass(frozen=True)
+class Score:
+    """`right`, or how it is not: refuses, wrong (at the example's sizes), baked, wrong elsewhere."""
+
+    outcome: str
+    note: str = ""
+
+
+def call(model: torch.nn.Module, roots: Mapping[str, Any]) -> list[torch.Tensor]:
+    """The model's tensors, in order, with the arguments given as its signature asks."""
+    args, kwargs = arrange(model, roots)
+    with torch.no_grad():
+        return tensors(model(*args, **kwargs))
+
+
+def arrange(model: torch.nn.Module, roots: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    taken = inspect.signature(model.forward).parameters
+    plain = [name for name, one in taken.items() if one.kind == one.POSITIONAL_OR_KEYWORD]
+    leading = plain[: next((i for i, name in enumerate(plain) if name not in roots), len(plain))]
+    return tuple(roots[name] for name in leading), {name: v for name, v in roots.items() if name not in leading}
+
+
+def tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    elif is_dataclass(value):
+        value = [getattr(value, field.name) for field in fields(value)]
+    if isinstance(value, list | tuple):
+        return [one for each in value for one in tensors(each)]
+    if hasattr(value, "to_legacy_cache"):
+        return tensors(value.to_legacy_cache())
+    return []
+
+
+def score(case: Case, model: torch.nn.Module, path: Path, example: Sizes) -> Score:
+    """Runs the file all over the domain; `example` are the sizes it was exported at."""
+    try:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        options.intra_op_num_threads = 1
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        return Score("refuses", _line(error))
+    here = _at(case, model, session, example)
+    if here is not None:
+        return Score("refuses" if here.startswith("runtime") else "wrong", here)
+    first = ""
+    numbers = False
+    for sizes in points(case, seed=5):
+        found = _at(case, model, session, sizes)
+        if found is not None:
+            first = first or f"at {dict(sizes)}: {found}"
+            numbers = numbers or found.startswith("numbers")
+    if first:
+        return Score("wrong elsewhere" if numbers else "baked", first)
+    return Score("right")
+
+
+def _at(case: Case, model: torch.nn.Module, session: Any, sizes: Sizes) -> str | None:
+    """What is wrong at these sizes, in a line that begins with its kind."""
+    wanted = {one.name: one for one in session.get_inputs()}
+    for seed in SEEDS:
+        flat, roots = draw(case, sizes, seed)
+        expected = [one.detach().clone() for one in call(model, roots)]
+        flat, _ = draw(case, sizes, seed)  # drawn anew: a model may write into its inputs
+        if not set(wanted) <= set(flat):
+            return f"runtime: the file asks for {', '.join(sorted(set(wanted) - set(flat)))}"
+        try:
+            got = session.run(None, {name: _array(flat[name]) for name in wanted})
+        except Exception as error:
+            return f"runtime: {_line(error)}"
+        found = compare(expected, got)
+        if found is not None:
+            return found
+    return None
+
+
+def compare(expected: Sequence[torch.Tensor], got: Sequence[Any]) -> str | None:
+    if len(expected) != len(got):
+        return f"shape: {len(expected)} outputs expected, {len(got)} there"
+    for number, (ours, theirs) in enumerate(zip(expected, got, strict=True)):
+        kind = str(ours.dtype).removeprefix("torch.")
+        if tuple(ours.shape) != tuple(theirs.shape):
+            return f"shape of output {number}: {list(ours.shape)} expected, {list(theirs.shape)} there"
+        if ours.dtype.is_complex:
+            ours, theirs = torch.view_as_real(ours), np.stack([theirs.real, theirs.imag], -1)
+        a, b = _array(ours).astype(np.float64), np.asarray(theirs).astype(np.float64)
+        if kind not in TOLERANCE:
+            if not np.array_equal(a, b):
+                return f"numbers of output {number}: {int((a != b).sum())} of {a.size} differ"
+            continue
+        finite = a[np.isfinite(a)]
+        allowed = TOLERANCE[kind] * (np.abs(finite).max() if finite.size else 0.0) + 1e-6
+        if not np.allclose(b, a, rtol=0, atol=allowed, equal_nan=True):
+            with np.errstate(invalid="ignore"):
+                return f"numbers of output {number}: off by {np.nanmax(np.abs(a - b)):.3g}, {allowed:.3g} allowed"
+    return None
+
+
+def _array(tensor: torch.Tensor) -> Any:
+    if tensor.dtype == torch.bfloat16:
+        import ml_dtypes
+
+        return tensor.detach().contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.detach().contiguous().numpy()
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300]

@@ -1,0 +1,5 @@
+"""Small modules in the ways people write models. Importing the package fills `case.IDIOMS`."""
+
+from . import attention, decisions, dtypes, indexing, interface, loops, recurrent, shapes, signal
+
+__all__ = ["attention", "decisions", "dtypes", "indexing", "interface", "loops", "recurrent", "shapes", "signal"]

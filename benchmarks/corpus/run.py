@@ -1,7 +1,7 @@
 """The corpus: `python benchmarks/corpus/run.py [--only NAME…] [--columns …] [--shard i/n]`.
 
 Each case and column runs in a process of its own, with a time limit. Rows go to rows.jsonl at once; what is there
-already is not run again. `--write` makes results.json and results.md of the rows.
+already is not run again.
 """
 
 from __future__ import annotations

@@ -57,7 +57,6 @@ def test_the_header_says_what_the_file_says_of_itself(tmp_path: Path) -> None:
     assert [str(v) for v in header.outputs] == ["y: float32[n, ?]"]
     assert (header.weights, header.weight_bytes, header.external) == (1, 48, ())
     assert header.metadata == {"author": "me"}
-    assert header.fixed_dims == {"x": (1,), "i": (), "s": ()}
 
 
 def test_external_data_beside_the_file_is_listed_and_not_read(tmp_path: Path) -> None:

@@ -52,10 +52,6 @@ class Header:
     metadata: dict[str, str]
     producer: str
 
-    @property
-    def fixed_dims(self) -> dict[str, tuple[int, ...]]:
-        return {v.name: tuple(i for i, s in enumerate(v.shape or ()) if isinstance(s, int)) for v in self.inputs}
-
 
 def open_header(path: Path) -> Header:
     """Reads the structure; refuses what is not ONNX, and what asks for other files or for memory it must not have."""

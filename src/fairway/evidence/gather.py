@@ -23,6 +23,9 @@ from fairway.subject.values import FLAVOURS
 
 Tell = Callable[[Any], None]
 
+FEW = 8
+"""So few samples prove nothing where PyTorch refuses most of them."""
+
 
 def other_example(subject: Subject) -> dict[str, int]:
     """A second example whose every size differs from the first's, where the domain allows it."""
@@ -135,6 +138,10 @@ def _findings(judge: Judge, failures: list[Trial], shrunk: Shrunk | None) -> lis
     illegal = [t for t in judge.trials if t.illegal is not None]
     if illegal and len(illegal) == len(judge.trials):
         found.append(Finding("FW201", f"{illegal[0].illegal}, at every point tried"))
+    elif len(illegal) > len(judge.trials) - len(illegal) < FEW:
+        found.append(
+            Finding("FW504", f"PyTorch refuses {len(illegal)} of {len(judge.trials)} samples: {illegal[0].illegal}")
+        )
     return found
 
 
@@ -221,5 +228,3 @@ def _yardstick(judge: Judge) -> str:
     besides = any(y.dtype == "float64" for y in judge.yardsticks.values())
     stated = f"; for float64 outputs {STATED['float64']:g} of the value besides" if besides else ""
     return f"error against float64 at most {FACTOR:g} times PyTorch's own{stated}"
-
-

@@ -223,7 +223,8 @@ def _weigh(
         evidence: Evidence = judged.value
         clash = tuple(Finding("FW210", name) for name in captured.clash)
         if not evidence.wrong:
-            return "wrong" if clash else "verified", evidence, (*evidence.findings, *clash)
+            believed: Verdict = "unproven" if any(f.code == "FW504" for f in evidence.findings) else "verified"
+            return "wrong" if clash else believed, evidence, (*evidence.findings, *clash)
         causes = blame(captured.warned, suspected) or accuse(suspected)
         if evidence.boundaries:
             line = "; ".join(evidence.boundaries)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode  # seen to work in torch 2.9–2.13; no public counterpart
 
 from fairway.errors import UserError
 from fairway.evidence.gather import other_example
 from fairway.findings import Finding, Where
 from fairway.ladder.diagnose import layer_sizes
 from fairway.runtimes.eager import run_eager
+from fairway.runtimes.watch import Watch
 from fairway.subject.dims import Point, show
 from fairway.subject.outputs import name_outputs, output_leaves
 from fairway.subject.source import user_frame
@@ -148,14 +149,14 @@ def _corners(subject: Subject) -> list[Finding]:
     return []
 
 
-class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's class is untyped
+class _Draws(Watch):  # type: ignore[no-untyped-call]  # torch's class is untyped
     """Remembers the user's lines at which random numbers are drawn."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # as above
+        super().__init__()
         self.lines: list[Where] = []
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def watch(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if torch.Tag.nondeterministic_seeded in func.tags:
             frames = [
                 Where(file=f.filename, line=f.lineno, function=f.name, source=f.line)
@@ -164,7 +165,7 @@ class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's cla
             frame = user_frame(frames)
             if frame is not None:
                 self.lines.append(frame)
-        return func(*args, **(kwargs or {}))
+        return func(*args, **kwargs)
 
 
 def _random(subject: Subject, tensors: list[torch.Tensor]) -> list[Finding]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode  # seen to work in torch 2.9–2.13; no public counterpart
-from torch.utils._pytree import tree_leaves, tree_map  # as above
+from torch.utils._pytree import tree_leaves, tree_map  # seen to work in torch 2.9–2.13; no public counterpart
 
 from fairway.evidence.yardstick import Array
+from fairway.runtimes.watch import Watch
 from fairway.subject.outputs import output_leaves
 from fairway.subject.subject import Subject
 
@@ -21,22 +22,31 @@ NARROW = (torch.float32, torch.float16, torch.bfloat16)
 def run_eager(subject: Subject, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """PyTorch's own answer. Inputs are cloned, since forward may write into them."""
     args, kwargs = subject.call([t.clone() for t in tensors])
-    with torch.no_grad():
+    with torch.no_grad(), uncompiled():
         return [leaf.value for leaf in output_leaves(subject.model(*args, **kwargs))]
+
+
+def uncompiled() -> AbstractContextManager[object]:
+    """`torch.cond` and its kind compile themselves when called, which fails the second time inside a dispatch mode.
+
+    Before anything has loaded the compiler there is nothing to hold it back from, and loading it takes over a second.
+    """
+    loaded = "torch._dynamo" in sys.modules
+    return torch.compiler.set_stance("force_eager") if loaded else nullcontext()
 
 
 def run_truth(subject: Subject, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The model in float64 throughout, also where forward asks for float32 by name."""
-    with widened(subject.model), torch.no_grad(), _Widen():  # type: ignore[no-untyped-call]  # torch's class is untyped
+    with widened(subject.model), torch.no_grad(), uncompiled(), _Widen():
         args, kwargs = subject.call([t.double() if t.dtype in NARROW else t.clone() for t in tensors])
         return [leaf.value for leaf in output_leaves(subject.model(*args, **kwargs))]
 
 
-class _Widen(TorchDispatchMode):  # type: ignore[no-untyped-call]  # as above
+class _Widen(Watch):  # type: ignore[no-untyped-call]  # torch's class is untyped
     """Every narrow float that an operator is given or asked for becomes float64."""
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*tree_map(_wide, args), **tree_map(_wide, kwargs or {}))
+    def watch(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        result = func(*tree_map(_wide, args), **tree_map(_wide, kwargs))
         return tree_map(_wide, result)
 
 
@@ -66,15 +76,15 @@ _MOVES = ("_to_copy", "clone", "copy_", "embedding", "index_select", "index", "g
 """Operators besides views that hand numbers on and round none."""
 
 
-class _Rounds(TorchDispatchMode):  # type: ignore[no-untyped-call]  # as above
+class _Rounds(Watch):  # type: ignore[no-untyped-call]  # torch's class is untyped
     """Notes in which float dtypes something is computed, rather than kept or handed on."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # as above
+        super().__init__()
         self.seen: set[torch.dtype] = set()
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
+    def watch(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        result = func(*args, **kwargs)
         if not func.is_view and func.overloadpacket.__name__ not in _MOVES:
             self.seen.update(t.dtype for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.dtype in NARROW)
         return result

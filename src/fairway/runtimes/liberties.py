@@ -6,15 +6,15 @@ sigmoid are nobody's promise. A file that differs from PyTorch by no more than t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode  # seen to work in torch 2.9–2.13; no public counterpart
-from torch.utils._pytree import tree_map  # as above
+from torch.utils._pytree import tree_map  # seen to work in torch 2.9–2.13; no public counterpart
 
 from fairway.runtimes.eager import NARROW
+from fairway.runtimes.watch import Watch
 
 _BOUNDED = (
     "sigmoid", "tanh", "erf", "_softmax", "silu", "gelu", "mkldnn_rnn_layer",
@@ -24,18 +24,17 @@ _BOUNDED = (
 ONNX Runtime's sigmoid(-18) is 0 (pytorch/pytorch#147508), and ONNX has no log1p: exporters write log(1 + x)."""
 
 
-class StableOrder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's class is untyped
+class StableOrder(Watch):  # type: ignore[no-untyped-call]  # torch's class is untyped
     """Equal elements are sorted as they stand, in `sort` and `topk`, where PyTorch leaves their order open.
 
     ONNX's TopK, which exporters use for both, does it so. `used` tells whether there was anything to sort.
     """
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # as above
+        super().__init__()
         self.used = False
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+    def watch(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if func is torch.ops.aten.sort.default:
             self.used = True
             return _stable(*args, **kwargs)
@@ -53,7 +52,7 @@ def _stable_top(x: torch.Tensor, k: int, dim: int = -1, largest: bool = True, so
     return tuple(one.narrow(dim, 0, k) for one in _stable(x, dim, largest))
 
 
-class PlainArithmetic(TorchDispatchMode):  # type: ignore[no-untyped-call]  # as above
+class PlainArithmetic(Watch):  # type: ignore[no-untyped-call]  # torch's class is untyped
     """Sums are taken one element after the other in float32, and bounded functions are no finer than the last place
     at 1.
 
@@ -62,19 +61,19 @@ class PlainArithmetic(TorchDispatchMode):  # type: ignore[no-untyped-call]  # as
     """
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # as above
+        super().__init__()
         self.used = False
         self._generator = torch.Generator().manual_seed(0)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
+    def watch(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        result = func(*args, **kwargs)
         name = func.overloadpacket.__name__
         if name in _BOUNDED:
             self.used = True
             return tree_map(self._coarse, result)
         if name in _SUMS and _narrow(args[0]) and _narrow(result) and args[0].numel():
             self.used = True
-            return _SUMS[name](result, *args, **(kwargs or {})).reshape(result.shape).to(result.dtype)
+            return _SUMS[name](result, *args, **kwargs).reshape(result.shape).to(result.dtype)
         return result
 
     def _coarse(self, item: Any) -> Any:

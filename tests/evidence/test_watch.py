@@ -1,0 +1,72 @@
+"""PyTorch is watched inside its own control flow too, and what it refuses is no proof."""
+
+import torch
+from torch._higher_order_ops import while_loop
+from torch._higher_order_ops.scan import scan
+
+import fairway
+from fairway.runtimes.eager import run_eager, run_truth
+from fairway.runtimes.liberties import PlainArithmetic
+from fairway.subject.subject import build_subject
+
+
+class Gate(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.up = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return torch.cond(x.sum() > 0, lambda x: self.up(x), lambda x: x.cumsum(1), (x,))
+
+
+class Loop(torch.nn.Module):
+    def forward(self, x):
+        return while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x.cumsum(1)), (torch.tensor(0), x))[1]
+
+
+class Scan(torch.nn.Module):
+    def forward(self, x):
+        return scan(lambda c, x: (c + x, (c * x).cumsum(0)), torch.zeros(4, dtype=x.dtype), x, dim=0)[1]
+
+
+class Moody(torch.nn.Module):
+    """Runs a few times, and then never again: not a matter of the shape."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += not torch.compiler.is_exporting()
+        if self.calls > 12:
+            raise RuntimeError("not today")
+        return x * 2
+
+
+def test_truth_and_liberties_reach_into_branches_and_loops():
+    for model in (Gate(), Loop(), Scan()):
+        subject = build_subject(model.eval(), ["x: float32[batch, 4]"])
+        for batch in (2, 3, 1, 7):  # the second shape is where a compiler inside a dispatch mode gave up
+            tensors = [-torch.rand(batch, 4)]
+            (ours,) = run_eager(subject, tensors)
+            (truth,) = run_truth(subject, tensors)
+            assert truth.dtype == torch.float64
+            torch.testing.assert_close(ours.double(), truth, rtol=1e-5, atol=1e-6)
+            with PlainArithmetic() as plain:
+                run_eager(subject, tensors)
+            assert plain.used, f"{type(model).__name__}: the cumsum inside was not seen"
+
+
+def test_a_model_with_a_branch_in_the_graph_is_exported(tmp_path):
+    done = fairway.export(Gate().eval(), ["x: float32[batch, 4]"], tmp_path / "gate.onnx", level="quick")
+    assert done.verdict == "verified"
+    assert all(t.right for t in done.evidence.tested)
+
+
+def test_a_file_is_unproven_where_pytorch_refuses_nearly_every_sample(tmp_path):
+    done = fairway.export(Moody().eval(), ["x: float32[batch, 4]"], tmp_path / "moody.onnx")
+    assert done.verdict == "unproven"
+    (finding,) = [f for f in done.findings if f.code == "FW504"]
+    assert "PyTorch refuses" in finding.seen
+    assert "not today" in finding.seen

@@ -78,9 +78,54 @@ def torchscript(case: Case, model: torch.nn.Module, path: Path) -> None:
     )
 
 
+class NotForIt(Exception):
+    """The tool does not say that it can do this."""
+
+
+def transformers_exporters(case: Case, model: torch.nn.Module, path: Path) -> None:
+    """As its documentation shows it: every axis dynamic."""
+    from transformers import PreTrainedModel
+    from transformers.exporters import OnnxConfig, OnnxExporter
+
+    if not isinstance(model, PreTrainedModel):
+        raise NotForIt("not a model of transformers")
+    _, roots = draw(case, example_sizes(case), 1)
+    OnnxExporter().export(model, roots, config=OnnxConfig(dynamic=True, output_path=path, external_data=False))
+
+
+def optimum(case: Case, model: torch.nn.Module, path: Path) -> None:
+    """Where it has a config for the type and the task that the class stands for."""
+    from optimum.exporters.onnx import export
+    from optimum.exporters.tasks import TasksManager
+
+    kind = model.config.model_type
+    tasks = TasksManager.get_supported_tasks_for_model_type(kind, exporter="onnx", library_name="transformers")
+    task = TasksManager.infer_task_from_model(model)
+    if task not in tasks:
+        raise NotForIt(f"no {task} for {kind}")
+    config = TasksManager.get_exporter_config_constructor(
+        "onnx", model, task=task, model_type=kind, library_name="transformers"
+    )(model.config)
+    export(model, config, path, do_constant_folding=True)
+
+
+def onnx_diagnostic(case: Case, model: torch.nn.Module, path: Path) -> None:
+    """torch's dynamo exporter inside its patches."""
+    from onnx_diagnostic.torch_export_patches import torch_export_patches
+
+    with torch_export_patches(patch_transformers=True):
+        dynamo_dynamic(case, model, path)
+
+
 STOCK: dict[str, Callable[[Case, torch.nn.Module, Path], None]] = {
     "dynamo, named dims": dynamo_named,
     "dynamo, DYNAMIC": dynamo_dynamic,
     "dynamo, AUTO": dynamo_auto,
     "TorchScript": torchscript,
+    "transformers.exporters": transformers_exporters,
 }
+OLDER: dict[str, Callable[[Case, torch.nn.Module, Path], None]] = {
+    "optimum-onnx": optimum,
+    "onnx-diagnostic": onnx_diagnostic,
+}
+"""Tools that do not work with this transformers: run with an older one, see requirements-older.txt."""

@@ -1,16 +1,18 @@
-"""The corpus: `python benchmarks/corpus/run.py [--only NAME…] [--columns …] [--shard i/n]`.
+"""The corpus: `python benchmarks/corpus/run.py [--only NAME…] [--columns …] [--shard i/n] [--jobs N | --on ray]`.
 
 Each case and column runs in a process of its own, with a time limit. Rows go to rows.jsonl at once; what is there
-already is not run again.
+already is not run again. `--write` sums the rows up into results.json, results.md and chart.svg.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -19,25 +21,39 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 FAIRWAY = "Fairway"
+LEGAL = "legal"
+"""The column that asks PyTorch alone; a case that fails there is skipped, with the reason in its row."""
 
 
 def work(name: str, column: str, folder: Path, timeout: float) -> dict[str, Any]:
     """One case by one column, scored."""
-    from check import score
-    from columns import STOCK, example_sizes
+    from check import legal, score
+    from columns import OLDER, STOCK, NotForIt, example_sizes
     from corpus import find
 
+    row: dict[str, Any] = {"case": name, "column": column}
+    if column == LEGAL:
+        try:
+            case = find(name)
+            why = legal(case)
+            row |= {"family": case.family, "impossible": case.impossible}
+        except Exception as error:
+            why = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        return row | {"outcome": "skipped" if why else "legal", "note": why, "seconds": 0.0}
     case = find(name)
+    row |= {"family": case.family, "impossible": case.impossible}
     path = folder / "out.onnx"
+    model = None if column == FAIRWAY else case.build()
     started = time.monotonic()
-    row: dict[str, Any] = {"case": name, "family": case.family, "column": column, "impossible": case.impossible}
-    if column == FAIRWAY:
+    if model is None:
         from judged import export
 
         row |= export(case, path, timeout)
     else:
         try:
-            STOCK[column](case, case.build(), path)
+            (STOCK | OLDER)[column](case, model, path)
+        except NotForIt as error:
+            row |= {"outcome": "not for it", "note": str(error)}
         except Exception as error:
             said = " ".join(str(error).split())
             row |= {"outcome": "fails", "note": f"{type(error).__name__}: {said[:300]}"}
@@ -57,9 +73,54 @@ def apart(name: str, column: str, timeout: float) -> dict[str, Any]:
         row: dict[str, Any] = got.value
         return row
     said = got.failure.text[-600:] if got.failure else got.log[-600:]
-    outcome = "timeout" if got.status == "timeout" else "fails"
+    outcome = "skipped" if column == LEGAL else "timeout" if got.status == "timeout" else "fails"
     note = f"{got.status}: {said}"
     return {"case": name, "column": column, "outcome": outcome, "seconds": round(got.seconds, 2), "note": note}
+
+
+def case_rows(name: str, columns: Iterable[str], known: dict[tuple[str, str], str], timeout: float) -> Iterable[Any]:
+    """The rows of one case that are not known yet; none besides the first where it is skipped."""
+    for column in (LEGAL, *columns):
+        if (name, column) in known:
+            outcome = known[name, column]
+        else:
+            row = apart(name, column, timeout)
+            outcome = row["outcome"]
+            yield row
+        if outcome == "skipped":
+            return
+
+
+def on_ray(names: list[str], columns: list[str], known: dict[tuple[str, str], str], timeout: float) -> Iterable[Any]:
+    """The cases as tasks of a Ray cluster, whose machines have this checkout and its packages."""
+    import ray
+
+    @ray.remote(num_cpus=1)
+    def task(name: str) -> list[dict[str, Any]]:
+        sys.path[:0] = [str(HERE), str(HERE.parent)]
+        from run import case_rows
+
+        return list(case_rows(name, columns, known, timeout))
+
+    ray.init(ignore_reinit_error=True)
+    waiting = [task.remote(name) for name in names]
+    while waiting:
+        done, waiting = ray.wait(waiting)
+        yield from ray.get(done[0])
+
+
+def here(names: list[str], columns: list[str], known: dict[tuple[str, str], str], timeout: float) -> Iterable[Any]:
+    from warm import warm_up
+
+    warm_up()
+    for name in names:
+        yield from case_rows(name, columns, known, timeout)
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The rows, the later of two for the same case and column."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return list({(row["case"], row["column"]): row for row in map(json.loads, lines)}.values())
 
 
 def main() -> None:
@@ -67,28 +128,35 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=["*"], help="names of cases, * and ? allowed")
     parser.add_argument("--columns", nargs="*", help="all of them, unless told")
     parser.add_argument("--shard", default="1/1", help="i/n: every n-th case, from the i-th")
+    parser.add_argument("--jobs", type=int, default=1, help="shards to run side by side on this machine")
+    parser.add_argument("--on", choices=["here", "ray"], default="here")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds for each case and column")
     parser.add_argument("--rows", type=Path, default=HERE / "rows.jsonl")
     parser.add_argument("--again", action="store_true", help="run also what is there already")
+    parser.add_argument("--write", action="store_true", help="only sum the rows up")
     args = parser.parse_args()
+    if args.write:
+        from table import write
+
+        write(read(args.rows), HERE)
+        return
+    part, parts = map(int, args.shard.split("/"))
+    if args.jobs > 1:
+        # Shards of the same command; the last --shard given counts.
+        shards = [f"{part + parts * i}/{parts * args.jobs}" for i in range(args.jobs)]
+        running = [subprocess.Popen([sys.executable, *sys.argv, "--jobs", "1", "--shard", s]) for s in shards]
+        sys.exit(max(process.wait() for process in running))
     from columns import STOCK
     from corpus import names
-    from warm import warm_up
 
-    part, parts = map(int, args.shard.split("/"))
-    cases = [n for n in names() if any(fnmatch(n, pattern) for pattern in args.only)][part - 1 :: parts]
-    columns = args.columns or [*STOCK, FAIRWAY]
-    known = set()
-    if args.rows.exists() and not args.again:
-        known = {(row["case"], row["column"]) for row in map(json.loads, args.rows.read_text().splitlines())}
-    wanted = [(n, c) for n in cases for c in columns if (n, c) not in known]
-    warm_up()
-    for number, (name, column) in enumerate(wanted, 1):
-        row = apart(name, column, args.timeout)
+    chosen = [n for n in names() if any(fnmatch(n, pattern) for pattern in args.only)][part - 1 :: parts]
+    known = {} if args.again else {(row["case"], row["column"]): row["outcome"] for row in read(args.rows)}
+    rows = on_ray if args.on == "ray" else here
+    for row in rows(chosen, args.columns or [*STOCK, FAIRWAY], known, args.timeout):
         with args.rows.open("a") as file:
             file.write(json.dumps(row) + "\n")
         note = row.get("note", "")[:100]
-        print(f"{number}/{len(wanted)} {name}, {column}: {row['outcome']} ({row['seconds']} s) {note}", flush=True)
+        print(f"{row['case']}, {row['column']}: {row['outcome']} ({row['seconds']} s) {note}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,122 @@
+"""The rows summed up: by group and column, the goals, and what is left."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from chart import draw
+from run import FAIRWAY, LEGAL
+
+OUTCOMES = ("right", "baked", "wrong", "wrong elsewhere", "refuses", "fails", "timeout")
+BEST = "best of the stock ones"
+OTHERS = ("transformers.exporters", "optimum-onnx", "onnx-diagnostic")
+"""Columns of other tools; the rest besides Fairway are torch's own."""
+
+Row = dict[str, Any]
+
+
+def group(case: str) -> str:
+    return "architectures" if case.startswith("arch/") else "idioms"
+
+
+def write(rows: Sequence[Row], folder: Path) -> None:
+    asked = {row["case"]: row for row in rows if row["column"] == LEGAL}
+    legal = {name for name, row in asked.items() if row["outcome"] == "legal"}
+    scored = [row for row in rows if row["case"] in legal and row["outcome"] in OUTCOMES]
+    scored += _best(scored)
+    summed = {name: _sum_up([r for r in scored if group(r["case"]) == name]) for name in ("architectures", "idioms")}
+    skipped = {name: row["note"] for name, row in sorted(asked.items()) if row["outcome"] == "skipped"}
+    found = {"columns": summed, "goals": _goals(scored), "skipped": skipped, "cases": _by_case(scored)}
+    (folder / "results.json").write_text(json.dumps(found, indent=1) + "\n")
+    (folder / "results.md").write_text(_page(found))
+    (folder / "chart.svg").write_text(draw(summed, OUTCOMES))
+    print(_page(found).partition("\n## Left")[0])
+
+
+def _best(rows: Sequence[Row]) -> list[Row]:
+    """For each case the best outcome of torch's own columns, as one who tried them all by hand would have it."""
+    stock: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["column"] not in (FAIRWAY, *OTHERS):
+            stock.setdefault(row["case"], []).append(row)
+    found = []
+    for tried in stock.values():
+        best = min(tried, key=lambda row: OUTCOMES.index(row["outcome"]))
+        found.append({**best, "column": BEST, "seconds": sum(row["seconds"] for row in tried)})
+    return found
+
+
+def _sum_up(rows: Sequence[Row]) -> dict[str, Row]:
+    found = {}
+    for column in dict.fromkeys(row["column"] for row in rows):
+        mine = [row for row in rows if row["column"] == column]
+        seconds = sorted(row["seconds"] for row in mine)
+        found[column] = {
+            "cases": len(mine),
+            "outcomes": dict(Counter(row["outcome"] for row in mine)),
+            "seconds_median": statistics.median(seconds),
+            "seconds_p95": seconds[int(0.95 * (len(seconds) - 1))],
+        }
+    return found
+
+
+def _goals(rows: Sequence[Row]) -> Row:
+    """Fairway's part, by the checker that knows nothing of it."""
+    ours = {row["case"]: row for row in rows if row["column"] == FAIRWAY}
+    found: Row = {}
+    for name in ("architectures", "idioms"):
+        mine = [row for row in ours.values() if group(row["case"]) == name and not row.get("impossible")]
+        good = [row for row in mine if row.get("verdict") == "verified" and row["outcome"] == "right"]
+        found[name] = {"right and verified": len(good), "of": len(mine)}
+    found["verified but wrong"] = sorted(
+        case for case, row in ours.items() if row.get("verdict") == "verified" and row["outcome"] != "right"
+    )
+    found["not verified but right"] = sorted(
+        case for case, row in ours.items() if row.get("verdict") in ("wrong", "unproven") and row["outcome"] == "right"
+    )
+    found["worse than another"] = sorted(
+        f"{row['case']} ({row['column']})"
+        for row in rows
+        if row["outcome"] == "right" and row["case"] in ours and ours[row["case"]]["outcome"] != "right"
+    )
+    bare = {row["case"]: row["seconds"] for row in rows if row["column"] == "dynamo, DYNAMIC"}
+    ratios = sorted(row["seconds"] / max(bare[case], 0.05) for case, row in ours.items() if case in bare)
+    if ratios:
+        found["time over dynamo's"] = {
+            "median": round(statistics.median(ratios), 2),
+            "p95": round(ratios[int(0.95 * (len(ratios) - 1))], 2),
+        }
+    return found
+
+
+def _by_case(rows: Sequence[Row]) -> dict[str, Row]:
+    cases: dict[str, Row] = {}
+    for row in rows:
+        if row["column"] != BEST:
+            cases.setdefault(row["case"], {})[row["column"]] = row["outcome"]
+    return dict(sorted(cases.items()))
+
+
+def _page(found: Row) -> str:
+    lines = ["# The corpus", "", "Made by `python benchmarks/corpus/run.py --write` from rows.jsonl.", ""]
+    for name, columns in found["columns"].items():
+        lines += [f"## {name.capitalize()}", "", f"| | cases | {' | '.join(OUTCOMES)} | seconds, median | p95 |"]
+        lines += ["|---" * (len(OUTCOMES) + 4) + "|"]
+        for column, sums in columns.items():
+            counts = " | ".join(str(sums["outcomes"].get(outcome, 0)) for outcome in OUTCOMES)
+            times = f"{sums['seconds_median']:.1f} | {sums['seconds_p95']:.1f}"
+            lines.append(f"| {column} | {sums['cases']} | {counts} | {times} |")
+        lines.append("")
+    lines += ["## Goals", ""]
+    lines += [f"- {goal}: {json.dumps(what, ensure_ascii=False)}" for goal, what in found["goals"].items()]
+    lines += ["", "## Left", "", "Cases that Fairway does not get right:", ""]
+    left = {case: by for case, by in found["cases"].items() if by.get(FAIRWAY) not in ("right", None)}
+    lines += [f"- {case}: {by[FAIRWAY]}" for case, by in left.items()]
+    lines += ["", "## Skipped", "", "Types that PyTorch itself does not run at this size and with these inputs:", ""]
+    lines += [f"- {case}: {why}" for case, why in found["skipped"].items()]
+    return "\n".join(lines) + "\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,11 +14,12 @@ import numpy as np
 import torch
 from draw import draw
 from kinds import BOUNDS
-from oracle import check, coarsest
+from oracle import check, check_at, coarsest
 from program import Array, Program
 from write import source
 
 import fairway
+from fairway.subject.subject import build_subject
 
 
 def judge(seed: int, level: str, folder: Path, timeout: float) -> dict[str, Any]:
@@ -41,6 +43,8 @@ def judge(seed: int, level: str, folder: Path, timeout: float) -> dict[str, Any]
     )
     file = result.path or path.with_suffix(".wrong.onnx")
     said = check_file(program, file, seed) if file.exists() else None
+    if result.verdict == "wrong" and said == []:
+        said = check_where_it_failed(program, file, model, result)
     return row | {
         "verdict": result.verdict,
         "route": result.route,
@@ -91,18 +95,35 @@ def eager(model: torch.nn.Module) -> Any:
 
 def check_file(program: Program, path: Path, seed: int) -> list[str]:
     """What the oracle says of a file, at every size of the domain, with seeds of its own."""
+    try:
+        run = session(program, path)
+    except Exception as error:
+        return [f"the runtime refuses it: {str(error)[:300]}"]
+    return check(program, run, seed + 10**6)[0]
+
+
+def check_where_it_failed(program: Program, path: Path, model: torch.nn.Module, result: fairway.Result) -> list[str]:
+    """What the oracle says at the very inputs at which Fairway calls the file wrong, such as the largest values."""
+    subject = build_subject(model, [one.line for one in program.inputs], bounds=BOUNDS)
+    run = session(program, path)
+    said: list[str] = []
+    for one in result.evidence.tested if result.evidence else ():
+        if not one.right and not one.note.startswith("values near"):
+            inputs = [tensor.numpy() for tensor in subject.make(one.point, one.seed, one.flavour)]
+            said += check_at(program, run, (one.point["batch"], one.point["n"]), inputs)
+    return said
+
+
+def session(program: Program, path: Path) -> Callable[[list[Array]], list[Array]]:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
-    try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:
-        return [f"the runtime refuses it: {str(error)[:300]}"]
+    loaded = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     names = [one.value.name for one in program.inputs]
 
     def run(inputs: list[Array]) -> list[Array]:
-        return list(session.run(None, dict(zip(names, inputs, strict=True))))
+        return list(loaded.run(None, dict(zip(names, inputs, strict=True))))
 
-    return check(program, run, seed + 10**6)[0]
+    return run

@@ -177,7 +177,7 @@ def well_conditioned(program: Program) -> bool:
 def check(program: Program, run: Callable[[list[Array]], list[Array]], seed: int) -> tuple[list[str], int, int]:
     """An implementation at every size of the domain: what is wrong, samples judged, elements left undecided."""
     wrong, judged, undecided = [], 0, 0
-    dtypes = [value.kind.dtype for value in program.outputs]
+    dtypes = _dtypes(program)
     for at in POINTS:
         for number, flavour in enumerate(FLAVOURS):
             rng = np.random.default_rng([seed, *at, number])
@@ -185,11 +185,29 @@ def check(program: Program, run: Callable[[list[Array]], list[Array]], seed: int
             expected = expect(program, at, inputs, seed + number, flavour)
             if expected is None:
                 continue
-            try:
-                said = differences(expected, run(inputs), dtypes)
-            except Exception as error:
-                said = [f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"]
+            said = _ask(run, inputs, expected, dtypes)
             judged += 1
             undecided += sum(int((~e.decided).sum()) for e in expected)
             wrong += [f"batch={at[0]}, n={at[1]}, {flavour}: {one}" for one in said]
     return wrong, judged, undecided
+
+
+def check_at(
+    program: Program, run: Callable[[list[Array]], list[Array]], at: tuple[int, int], inputs: list[Array]
+) -> list[str]:
+    """What is wrong at inputs that somebody else chose."""
+    expected = expect(program, at, inputs, 0, "large")
+    return [] if expected is None else _ask(run, inputs, expected, _dtypes(program))
+
+
+def _dtypes(program: Program) -> list[str]:
+    return [value.kind.dtype for value in program.outputs]
+
+
+def _ask(
+    run: Callable[[list[Array]], list[Array]], inputs: list[Array], expected: list[Expected], dtypes: list[str]
+) -> list[str]:
+    try:
+        return differences(expected, run(inputs), dtypes)
+    except Exception as error:
+        return [f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"]

@@ -322,6 +322,25 @@ def test_a_sigmoid_that_is_clipped_too_early_is_not():
     assert _two(Gate(), early, 50).failures()
 
 
+class DoubleSilu(torch.nn.Module):
+    def forward(self, x):
+        return torch.nn.functional.silu(x.double() * 30)
+
+
+@pytest.mark.parametrize(("error", "wrong"), [(9e-17, False), (1e-12, True)])
+def test_a_sigmoid_in_float64_has_no_more_digits_in_its_tail_than_at_one(error, wrong):
+    """ONNX Runtime's silu(-30) is right to three digits in float64."""
+    subject = _subject(DoubleSilu(), "x: float32[batch, time] in -1.05..-0.95")
+
+    def coarse(names, tensors):
+        x = tensors[0].double() * 30
+        return [to_array(x * (torch.sigmoid(x) + error))]
+
+    judge = _judge(subject, coarse)
+    assert max(map(judge.ratio, judge.trials)) > 1
+    assert bool(judge.failures()) == wrong
+
+
 class HalfThroughout(torch.nn.Module):
     def __init__(self):
         super().__init__()

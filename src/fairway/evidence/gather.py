@@ -74,7 +74,11 @@ def gather(
         if found is not None:
             smallest = judge.take(found)
             failures = [smallest, *(t for t in judge.failures() if t is not smallest)]
+    every = len(judge.trials) >= len(samples)
     shrunk = None if not failures else _shrink(judge, failures)
+    if every:  # judged again by what was learnt of PyTorch's own error on the way to the smallest
+        failures = [t for t in failures if judge.ratio(t) > 1]
+        shrunk = shrunk if failures else None
     findings = _findings(judge, failures, shrunk)
     second = "not asked for"
     if level == "deep":

@@ -23,6 +23,9 @@ _BOUNDED = (
 """Functions that runtimes compute to an absolute error at the scale of 1: their small values have no correct digits.
 ONNX Runtime's sigmoid(-18) is 0 (pytorch/pytorch#147508), and ONNX has no log1p: exporters write log(1 + x)."""
 
+_PRODUCTS = ("silu", "gelu")
+"""Of those: the input times a bounded function, so that the error is at the scale of the input."""
+
 
 class StableOrder(Watch):  # type: ignore[no-untyped-call]  # torch's class is untyped
     """Equal elements are sorted as they stand, in `sort` and `topk`, where PyTorch leaves their order open.
@@ -70,17 +73,20 @@ class PlainArithmetic(Watch):  # type: ignore[no-untyped-call]  # torch's class 
         name = func.overloadpacket.__name__
         if name in _BOUNDED:
             self.used = True
-            return tree_map(self._coarse, result)
+            if name in _PRODUCTS:
+                return self._coarse(result, args[0])
+            return tree_map(lambda item: self._coarse(item, item), result)
         if name in _SUMS and _narrow(args[0]) and _narrow(result) and args[0].numel():
             self.used = True
             return _SUMS[name](result, *args, **kwargs).reshape(result.shape).to(result.dtype)
         return result
 
-    def _coarse(self, item: Any) -> Any:
-        if not _narrow(item):
+    def _coarse(self, item: Any, scale: Any) -> Any:
+        """Moved by the last place of `scale`, or of 1 where that is smaller."""
+        if not isinstance(item, torch.Tensor) or not item.is_floating_point():
             return item
         signs = torch.randint(0, 2, item.shape, generator=self._generator) * 2 - 1
-        return (item + signs * torch.finfo(item.dtype).eps * item.abs().clamp(min=1)).to(item.dtype)
+        return (item + signs * torch.finfo(item.dtype).eps * scale.abs().clamp(min=1)).to(item.dtype)
 
 
 def _narrow(item: Any) -> bool:

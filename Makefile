@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 OUT ?= build/demo
 
-.PHONY: demo test lint docs clean
+.PHONY: demo test docs corpus clean
 
 demo: $(READY)
 	@mkdir -p $(OUT)
@@ -18,6 +18,19 @@ test: $(READY)
 
 docs: $(READY)
 	$(BIN)/python docs/generate.py
+
+# Hours of work, resumed where it stopped. Tools that need an older transformers run in an environment of their own.
+OLDER := build/older
+corpus: $(READY) $(OLDER)/.ready
+	$(BIN)/python benchmarks/corpus/run.py --jobs 2
+	PYTHONPATH=src $(OLDER)/bin/python benchmarks/corpus/run.py --jobs 2 --older
+	$(BIN)/python benchmarks/corpus/run.py --write
+
+$(OLDER)/.ready: benchmarks/corpus/requirements-older.txt
+	@bash tools/make-venv.sh $(PYTHON) $(OLDER)
+	$(OLDER)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(OLDER)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/corpus/requirements-older.txt
+	@touch $@
 
 # torch is named first and by number: a range would take the newest build, with gigabytes of CUDA.
 $(READY): requirements.txt pyproject.toml

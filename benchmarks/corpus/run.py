@@ -131,14 +131,18 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="shards to run side by side on this machine")
     parser.add_argument("--on", choices=["here", "ray"], default="here")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds for each case and column")
-    parser.add_argument("--rows", type=Path, default=HERE / "rows.jsonl")
+    parser.add_argument("--rows", type=Path, help="where rows are kept")
+    parser.add_argument("--older", action="store_true", help="the columns that need an older transformers")
     parser.add_argument("--again", action="store_true", help="run also what is there already")
     parser.add_argument("--write", action="store_true", help="only sum the rows up")
     args = parser.parse_args()
+    args.rows = args.rows or HERE / ("rows-older.jsonl" if args.older else "rows.jsonl")
     if args.write:
         from table import write
 
-        write(read(args.rows), HERE)
+        # What an older transformers finds legal is its own affair; only its columns are taken.
+        older = [row for row in read(HERE / "rows-older.jsonl") if row["column"] != LEGAL]
+        write(read(args.rows) + older, HERE)
         return
     part, parts = map(int, args.shard.split("/"))
     if args.jobs > 1:
@@ -146,13 +150,14 @@ def main() -> None:
         shards = [f"{part + parts * i}/{parts * args.jobs}" for i in range(args.jobs)]
         running = [subprocess.Popen([sys.executable, *sys.argv, "--jobs", "1", "--shard", s]) for s in shards]
         sys.exit(max(process.wait() for process in running))
-    from columns import STOCK
+    from columns import OLDER, STOCK
     from corpus import names
 
     chosen = [n for n in names() if any(fnmatch(n, pattern) for pattern in args.only)][part - 1 :: parts]
     known = {} if args.again else {(row["case"], row["column"]): row["outcome"] for row in read(args.rows)}
     rows = on_ray if args.on == "ray" else here
-    for row in rows(chosen, args.columns or [*STOCK, FAIRWAY], known, args.timeout):
+    columns = args.columns or ([*OLDER] if args.older else [*STOCK, FAIRWAY])
+    for row in rows(chosen, columns, known, args.timeout):
         with args.rows.open("a") as file:
             file.write(json.dumps(row) + "\n")
         note = row.get("note", "")[:100]

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 from kinds import EPS, POINTS
-from program import Array, Input, Program
+from program import Array, Input, Program, Value
 
 PLAIN = {"float16": 3e-2, "float32": 1e-3, "float64": 1e-9}
-"""Relative to an element and to a tenth of its tensor's largest; by the coarsest float that a program computes in."""
+"""Relative to an element and to a tenth of its tensor's largest; by the coarsest float that an output comes from."""
 
 LIMIT = {"float16": 1e3, "float32": 1e6, "float64": 1e6, "int64": 2.0**40, "int32": 2.0**31}
 """Beyond these a dtype no longer tells x + 0.5 from x, or whole numbers wrap: such samples are not judged."""
@@ -28,8 +28,9 @@ FAR = 120.0
 MOVED = 3
 ROUNDED = np.random.default_rng(0)
 """Stands for rounding to the dtype instead of noise."""
-ABSOLUTE = np.random.default_rng(1)
-"""Stands for noise on the scale of the whole tensor: at large values, functions such as gelu cancel inside."""
+ABSOLUTE = tuple(np.random.default_rng([1, i]) for i in range(6))
+"""Each stands for noise on the scale of the whole tensor: at large values, functions such as gelu cancel inside, and
+the smallest of a softmax's values have no digits. Six, since the least of three values may stay the least by chance."""
 ROUNDINGS = 4.0
 
 Noise = np.random.Generator | None
@@ -60,8 +61,8 @@ def settle(array: Array, dtype: str, noise: Noise) -> Array:
     array = array.astype(np.float64)
     if noise is ROUNDED:
         array = array.astype(dtype).astype(np.float64)
-    elif noise is ABSOLUTE:
-        spread = np.random.default_rng(array.size).uniform(-1, 1, array.shape)
+    elif (number := next((i for i, one in enumerate(ABSOLUTE) if one is noise), None)) is not None:
+        spread = np.random.default_rng([array.size, number]).uniform(-1, 1, array.shape)
         array = array + ROUNDINGS * EPS[dtype] * np.abs(array).max(initial=0.0) * spread
     elif noise is not None:
         array = array * (1 + ROUNDINGS * EPS[dtype] * noise.uniform(-1, 1, array.shape))
@@ -92,6 +93,19 @@ def coarsest(program: Program) -> str:
     return next((dtype for dtype in ("float16", "float32", "float64") if dtype in dtypes), "float64")
 
 
+def coarsest_behind(program: Program, value: Value) -> str:
+    """The coarsest float dtype among the values that this one is computed from."""
+    if program.inner:
+        return coarsest(program)
+    needed, dtypes = {value.name}, {value.kind.dtype}
+    for step in reversed(program.steps):
+        if step.result.name in needed:
+            needed |= set(step.inputs)
+    known = [*(step.result for step in program.steps), *(one.value for one in program.inputs)]
+    dtypes |= {one.kind.dtype for one in known if one.name in needed}
+    return next((dtype for dtype in ("float16", "float32", "float64") if dtype in dtypes), "float64")
+
+
 @dataclass(frozen=True)
 class Expected:
     """What one output should be, and where that is beyond doubt."""
@@ -102,18 +116,18 @@ class Expected:
 
 
 def expect(
-    program: Program, at: tuple[int, int], inputs: list[Array], seed: int, flavour: str
+    program: Program, at: tuple[int, int], inputs: list[Array], seed: int, flavour: str, by_output: bool = True
 ) -> list[Expected] | None:
     """The outputs at a point; None where numbers grow too large to say."""
     try:
         runs = [_outputs(program, at, inputs, None)]
-        runs += [_outputs(program, at, inputs, one) for one in (ROUNDED, ABSOLUTE)[: 2 if flavour == "large" else 1]]
+        runs += [_outputs(program, at, inputs, one) for one in (ROUNDED, *(ABSOLUTE if flavour == "large" else ()))]
         runs += [_outputs(program, at, inputs, np.random.default_rng([seed, i])) for i in range(MOVED)]
     except TooLargeError:
         return None
-    plain = PLAIN[coarsest(program)]
     found = []
-    for truth, *moved in zip(*runs, strict=True):
+    for value, (truth, *moved) in zip(program.outputs, zip(*runs, strict=True), strict=True):
+        plain = PLAIN[coarsest_behind(program, value) if by_output else coarsest(program)]
         if truth.dtype.kind != "f":
             found.append(Expected(truth, None, np.all([truth == other for other in moved], axis=0)))
             continue
@@ -166,7 +180,7 @@ def well_conditioned(program: Program) -> bool:
     """Every element decided and finite, at a few points with ordinary values."""
     for i, at in enumerate(((1, 1), (2, 3), (3, 6))):
         rng = np.random.default_rng([7, i])
-        expected = expect(program, at, [make(one, at, rng, "normal") for one in program.inputs], i, "normal")
+        expected = expect(program, at, [make(one, at, rng, "normal") for one in program.inputs], i, "normal", False)
         if expected is None:
             return False
         if not all(e.decided.all() and (e.tolerance is None or np.isfinite(e.truth).all()) for e in expected):

@@ -22,7 +22,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("fairway.rewrite",),
     ("fairway.remedies",),
     ("fairway.evidence.yardstick",),
-    ("fairway.runtimes.eager", "fairway.runtimes.ort"),
+    ("fairway.runtimes.eager", "fairway.runtimes.ort", "fairway.runtimes.watch"),
     ("fairway.evidence", "fairway.runtimes"),
     ("fairway.ladder",),
     ("fairway.record",),

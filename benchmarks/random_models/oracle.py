@@ -18,6 +18,8 @@ from program import Array, Input, Program, Value
 
 PLAIN = {"float16": 3e-2, "float32": 1e-3, "float64": 1e-9}
 """Relative to an element and to a tenth of its tensor's largest; by the coarsest float that an output comes from."""
+FLOOR = {"float16": 1e-6, "float32": 1e-6, "float64": 1e-4}
+"""Added to both: the tail of a sigmoid has no more digits than its values near 1, in float64 too."""
 
 LIMIT = {"float16": 1e3, "float32": 1e6, "float64": 1e6, "int64": 2.0**40, "int32": 2.0**31}
 """Beyond these a dtype no longer tells x + 0.5 from x, or whole numbers wrap: such samples are not judged."""
@@ -127,12 +129,13 @@ def expect(
         return None
     found = []
     for value, (truth, *moved) in zip(program.outputs, zip(*runs, strict=True), strict=True):
-        plain = PLAIN[coarsest_behind(program, value) if by_output else coarsest(program)]
+        dtype = coarsest_behind(program, value) if by_output else coarsest(program)
+        plain, floor = PLAIN[dtype], FLOOR[dtype] if by_output else 1e-6
         if truth.dtype.kind != "f":
             found.append(Expected(truth, None, np.all([truth == other for other in moved], axis=0)))
             continue
         finite = np.abs(truth[np.isfinite(truth)])
-        tolerance = plain * (np.nan_to_num(np.abs(truth)) + 0.1 * finite.max(initial=0.0) + 1e-6)
+        tolerance = plain * (np.nan_to_num(np.abs(truth)) + 0.1 * finite.max(initial=0.0) + floor)
         with np.errstate(invalid="ignore"):
             gaps = [np.where(truth == other, 0.0, np.abs(truth - other)) for other in moved]
         both_nan = np.all([np.isnan(truth) == np.isnan(other) for other in moved], axis=0)

@@ -18,8 +18,8 @@ from program import Array, Input, Program, Value
 
 PLAIN = {"float16": 3e-2, "float32": 1e-3, "float64": 1e-9}
 """Relative to an element and to a tenth of its tensor's largest; by the coarsest float that an output comes from."""
-FLOOR = {"float16": 1e-6, "float32": 1e-6, "float64": 1e-4}
-"""Added to both: the tail of a sigmoid has no more digits than its values near 1, in float64 too."""
+FLOOR = {"float16": 5e-2, "float32": 1e-3, "float64": 1e-4}
+"""Added to both: the tails of a sigmoid or a gelu have no more digits than their values near 1, in any dtype."""
 
 LIMIT = {"float16": 1e3, "float32": 1e6, "float64": 1e6, "int64": 2.0**40, "int32": 2.0**31}
 """Beyond these a dtype no longer tells x + 0.5 from x, or whole numbers wrap: such samples are not judged."""

@@ -341,6 +341,23 @@ def test_a_sigmoid_in_float64_has_no_more_digits_in_its_tail_than_at_one(error, 
     assert bool(judge.failures()) == wrong
 
 
+class Elu(torch.nn.Module):
+    def forward(self, x):
+        return torch.nn.functional.elu(x)
+
+
+@pytest.mark.parametrize(("offset", "wrong"), [(0.0, False), (3e-6, True)])
+def test_an_elu_written_with_an_exponential_is_excused_and_nothing_beyond(offset, wrong):
+    subject = _subject(Elu(), "x: float32[batch, time] in -0.002..-0.0001")
+
+    def plain(names, tensors):
+        return [to_array(tensors[0].exp() - 1 + offset)]
+
+    judge = _judge(subject, plain)
+    assert max(map(judge.ratio, judge.trials)) > 1
+    assert bool(judge.failures()) == wrong
+
+
 class HalfThroughout(torch.nn.Module):
     def __init__(self):
         super().__init__()

@@ -18,12 +18,13 @@ from fairway.runtimes.watch import Watch
 
 _BOUNDED = (
     "sigmoid", "tanh", "erf", "_softmax", "silu", "gelu", "mkldnn_rnn_layer",
-    "log1p", "expm1", "softplus", "log_sigmoid_forward",
+    "log1p", "expm1", "softplus", "log_sigmoid_forward", "elu", "mish",
 )  # fmt: skip
 """Functions that runtimes compute to an absolute error at the scale of 1: their small values have no correct digits.
-ONNX Runtime's sigmoid(-18) is 0 (pytorch/pytorch#147508), and ONNX has no log1p: exporters write log(1 + x)."""
+ONNX Runtime's sigmoid(-18) is 0 (pytorch/pytorch#147508), and ONNX has no log1p: exporters write log(1 + x);
+its Elu is exp(x) - 1, where PyTorch takes expm1."""
 
-_PRODUCTS = ("silu", "gelu")
+_PRODUCTS = ("silu", "gelu", "mish")
 """Of those: the input times a bounded function, so that the error is at the scale of the input."""
 
 

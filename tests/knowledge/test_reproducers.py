@@ -83,6 +83,7 @@ REFUSED = {
     "sort-stable-not-translated": lambda p: said(lambda x: x.sort(stable=True).values, FLOATS, p),
     "shift-by-a-tensor-not-translated": lambda p: said(lambda x: x << (x & 1), WHOLE, p),
     "erf-in-double-missing": lambda p: said(torch.erf, FLOATS.double(), p, dynamo=False),
+    "activation-in-double-missing": lambda p: said(F.leaky_relu, FLOATS.double(), p, dynamo=False),
     "atan-in-double-missing": lambda p: said(torch.atan, FLOATS.double(), p, dynamo=False),
 }
 

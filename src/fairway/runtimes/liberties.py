@@ -27,6 +27,9 @@ its Elu is exp(x) - 1, where PyTorch takes expm1."""
 _PRODUCTS = ("silu", "gelu", "mish")
 """Of those: the input times a bounded function, so that the error is at the scale of the input."""
 
+_WIDENED = ("sigmoid", "tanh", "_softmax", "silu")
+"""Of those: one operator in ONNX too, so that 16 bits are widened to 32 for it, and its tail is as fine as any."""
+
 
 class StableOrder(Watch):  # type: ignore[no-untyped-call]  # torch's class is untyped
     """Equal elements are sorted as they stand, in `sort` and `topk`, where PyTorch leaves their order open.
@@ -74,7 +77,9 @@ class PlainArithmetic(Watch):  # type: ignore[no-untyped-call]  # torch's class 
         name = func.overloadpacket.__name__
         if name in _BOUNDED:
             self.used = True
-            if name in _PRODUCTS:
+            if args[0].element_size() == 2 and name in _WIDENED:
+                return result
+            if name in _PRODUCTS and result.element_size() > 2:
                 return self._coarse(result, args[0])
             return tree_map(lambda item: self._coarse(item, item), result)
         if name in _SUMS and _narrow(args[0]) and _narrow(result) and args[0].numel():

@@ -18,7 +18,7 @@ import typer
 import fairway
 from fairway.cli.app import app
 from fairway.findings.codes import CODES, Code, exit_status
-from fairway.remedies.catalogue import CATALOGUE
+from fairway.remedies.catalogue import BUILT_IN as CATALOGUE
 from fairway.remedies.contract import Remedy
 
 REFERENCE = Path(__file__).with_name("reference")
@@ -153,11 +153,11 @@ def _remedy(remedy: Remedy) -> Iterator[str]:
 def python() -> Iterator[str]:
     yield from ("# Python", "", NOTE, "")
     yield "`import fairway` needs no torch; the names below are loaded when they are first used."
-    for name in ("export", "verify"):
+    for name in ("export", "verify", "export_generation"):
         function = getattr(fairway, name)
         yield from ("", f"## fairway.{name}", "", "```python", _signature(name, function), "```", "")
         yield inspect.cleandoc(function.__doc__ or "")
-    for name in ("Recipe", "Result", "Evidence", "Finding"):
+    for name in ("Recipe", "Result", "GenerationResult", "Evidence", "Finding"):
         yield from _dataclass(name, getattr(fairway, name))
     yield from ("", "## fairway.UserError", "", inspect.cleandoc(fairway.UserError.__doc__ or ""), "")
 

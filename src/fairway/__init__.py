@@ -12,20 +12,26 @@ if TYPE_CHECKING:
     from fairway.evidence.evidence import Evidence
     from fairway.exporting import export, verify
     from fairway.findings import Finding
+    from fairway.generation.export import export_generation
+    from fairway.generation.result import GenerationResult
     from fairway.result import Result
     from fairway.subject.recipe import Recipe
 
 __version__ = "0.1.0"
 
-__all__ = ["Evidence", "Finding", "Recipe", "Result", "UserError", "export", "verify"]
+__all__ = [
+    "Evidence", "Finding", "GenerationResult", "Recipe", "Result", "UserError", "export", "export_generation", "verify",
+]  # fmt: skip
 
 _HOMES = {
     "Evidence": "fairway.evidence.evidence",
     "Finding": "fairway.findings",
+    "GenerationResult": "fairway.generation.result",
     "Recipe": "fairway.subject.recipe",
     "Result": "fairway.result",
     "UserError": "fairway.errors",
     "export": "fairway.exporting",
+    "export_generation": "fairway.generation.export",
     "verify": "fairway.exporting",
 }
 

@@ -15,12 +15,16 @@ from fairway.deliver import check_target, deliver, keep_aside, workshop
 from fairway.errors import complain
 from fairway.evidence.lattice import LEVELS, Level
 from fairway.extras import require
+from fairway.findings import Finding
 from fairway.ladder.attempt import Limits, Workers
 from fairway.ladder.climb import Climb, Rung, Settings, climb, judge_file
 from fairway.ladder.plan import TRACE_OPSETS
 from fairway.ladder.route import ROUTES, parse_route
+from fairway.plugins import refused
 from fairway.recall import compare_with_record
 from fairway.record import write_record
+from fairway.remedies.catalogue import CATALOGUE
+from fairway.remedies.plugged import plugged_translations
 from fairway.result import Result
 from fairway.subject.data import read_data
 from fairway.subject.onnx_file import check_room, check_signature, open_header
@@ -51,6 +55,7 @@ def export(
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     patches: Mapping[Any, Callable[..., Any]] | None = None,
+    translations: Mapping[Any, Callable[..., Any]] | None = None,
     opset: int | None = None,
     level: Level = "standard",
     routes: Sequence[str] = (),
@@ -65,10 +70,11 @@ def export(
 
     `inputs` is a tuple of example args, a dict of kwargs, an (args, kwargs) pair, a function `(seed, **dims)` that
     makes such a pair, or a list of spec lines. `timeout` (seconds) and `memory` (bytes) limit each attempt.
+    `translations` maps operators (`torch.ops.mine.op.default`) to functions that call ONNX operators.
     """
     subject = build_subject(
         model, inputs, dims=dims, bounds=bounds, multiples=multiples, example=example, input_names=input_names,
-        output_names=output_names, patches=patches,
+        output_names=output_names, patches=patches, translations=translations,
     )  # fmt: skip
     settings = make_settings(level, routes, opset, remedies, timeout, memory)
     return export_subject(subject, Path(path), settings, data, overwrite, progress)
@@ -133,9 +139,11 @@ def export_subject(
     """The whole road for one subject: climb, then deliver what may be delivered."""
     check_target(path, overwrite)
     _warm_up()
+    left_out = load_plugins() if settings.remedies else ()
     tensors = read_data(subject, Path(data)) if data is not None else []
     with Workers(settings.limits) as workers, workshop(path, workers.janitor) as folder:
         climbed = climb(workers, subject, settings, folder, tensors, progress or (lambda event: None))
+        climbed = replace(climbed, findings=(*climbed.findings, *left_out))
         record = write_record(subject, settings, climbed)
         best = climbed.best
         written = None
@@ -179,6 +187,13 @@ def _result(climbed: Climb, path: Path | None, record: dict[str, Any]) -> Result
         evidence=None if best is None else best.evidence,
         record=record,
     )
+
+
+def load_plugins() -> Sequence[Finding]:
+    """Loads the plug-ins before the first fork, so that attempts have them; answers what had to be left out."""
+    len(CATALOGUE)
+    plugged_translations()
+    return refused()
 
 
 def _warm_up() -> None:

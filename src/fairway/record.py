@@ -73,6 +73,7 @@ def write_record(subject: Subject, settings: Settings, climb: Climb) -> dict[str
             "domain": subject.domain.as_dict(),
             "example": dict(subject.example),
             "patches": [getattr(p, "__qualname__", str(p)) for p in subject.patches],
+            "translations": [str(operator) for operator in subject.translations],
         },
         "versions": versions(),
         "settings": {"level": settings.level, "opset": settings.opset, "remedies": settings.remedies},

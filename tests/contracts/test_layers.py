@@ -14,12 +14,14 @@ import pytest
 SOURCE = Path(__file__).parents[2] / "src"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("fairway.findings", "fairway.knowledge", "fairway.workshop"),
+    ("fairway.findings", "fairway.workshop"),
+    ("fairway.plugins",),
+    ("fairway.knowledge",),
     ("fairway.errors", "fairway.extras"),
     ("fairway.subject",),
     ("fairway.ladder.route",),
     ("fairway.remedies.contract",),
-    ("fairway.rewrite",),
+    ("fairway.rewrite", "fairway.translations"),
     ("fairway.remedies",),
     ("fairway.evidence.yardstick",),
     ("fairway.runtimes.eager", "fairway.runtimes.ort", "fairway.runtimes.watch"),
@@ -28,6 +30,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("fairway.record",),
     ("fairway.deliver", "fairway.recall", "fairway.result"),
     ("fairway.exporting",),
+    ("fairway.generation", "fairway.testing"),
     ("fairway.cli",),
     ("fairway",),
 )
@@ -126,7 +129,10 @@ def test_only_the_cli_prints(name: str) -> None:
             assert said not in ("print", "sys.stdout.write", "sys.stderr.write"), f"{name}:{node.lineno} prints"
 
 
-@pytest.mark.parametrize("words", ["--help", "export --help", "verify --help", "explain FW206", "routes"])
+@pytest.mark.parametrize(
+    "words",
+    ["--help", "export --help", "export-generation --help", "verify --help", "explain FW206", "routes"],
+)
 def test_help_needs_no_torch(words: str) -> None:
     program = (
         "import sys; sys.modules['torch'] = sys.modules['onnx'] = sys.modules['onnxruntime'] = None; "

@@ -75,6 +75,8 @@ def _exported(case: Case, dims: Dims, dim: Any) -> ir.Model:
     program = torch.export.export(
         Flat(case.model), case.args, dynamic_shapes=(shapes,), strict=case.route.capture == "strict"
     )
+    for repair in case.repairs:
+        repair(program)
     onnx_program = torch.onnx.export(
         program,
         dynamo=True,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fairway.findings import exit_status
 
 if TYPE_CHECKING:
+    from fairway.generation.result import GenerationResult
     from fairway.result import Result
 
 _COLOURS = {"verified": "32", "wrong": "31", "unproven": "33", "failed": "31"}
@@ -55,7 +56,7 @@ class Progress:
             sys.stderr.flush()
 
 
-def result_status(result: Result) -> int:
+def result_status(result: Result | GenerationResult) -> int:
     """0 when verified. What is wrong with the call or the files has its own number also where an attempt found it."""
     if result.verified:
         return 0
@@ -63,7 +64,7 @@ def result_status(result: Result) -> int:
     return exit_status(errors[0]) if result.verdict == "failed" and errors else 1
 
 
-def show_result(result: Result, as_json: bool) -> None:
+def show_result(result: Result | GenerationResult, as_json: bool) -> None:
     if as_json:
         print(json.dumps({**result.record, "path": str(result.path) if result.path else None}, indent=1, default=str))
         return

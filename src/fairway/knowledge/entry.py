@@ -13,7 +13,12 @@ from dataclasses import dataclass, fields
 from datetime import date
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from types import ModuleType
 from typing import Any
+
+from fairway.plugins import KNOWLEDGE, accepted
 
 STATUSES = ("open", "closed", "unreported")
 """Of the upstream thread on the date given; `unreported` where none was found."""
@@ -58,16 +63,52 @@ class Entry:
 
 @cache
 def entries() -> tuple[Entry, ...]:
-    """Everything known, in the order of the files."""
+    """Everything known: Fairway's own, then the plug-ins'. A plug-in with a bad entry is left out whole."""
+    found = list(shipped())
+
+    def complaint(source: Any) -> str:
+        new = read_entries(folder_of(source))
+        known = {entry.id for entry in found}
+        twice = sorted(entry.id for entry in new if entry.id in known)
+        if twice:
+            return f"declared already: {', '.join(twice)}"
+        found.extend(new)
+        return ""
+
+    accepted(KNOWLEDGE, complaint)
+    return tuple(found)
+
+
+@cache
+def shipped() -> tuple[Entry, ...]:
+    """What comes with Fairway, in the order of the files."""
+    return tuple(read_entries(resources.files(__package__)))
+
+
+def folder_of(source: Any) -> Traversable:
+    """The folder that a plug-in names: a package, or a path."""
+    if isinstance(source, ModuleType):
+        return resources.files(source)
+    if isinstance(source, str | Path):
+        return Path(source)
+    if isinstance(source, Traversable):
+        return source
+    raise BadEntryError(f"a package or a path is wanted, not {source!r:.100}")
+
+
+def read_entries(folder: Traversable) -> list[Entry]:
+    """The entries of all TOML files in a folder, each file named after a project."""
     found: list[Entry] = []
-    for path in sorted(resources.files(__package__).iterdir(), key=lambda p: p.name):
+    for path in sorted(folder.iterdir(), key=lambda p: p.name):
         if path.name.endswith(".toml"):
             project = path.name.removesuffix(".toml")
             found += parse_entries(project, path.read_text(encoding="utf-8"))
     twice = {e.id for e in found if sum(o.id == e.id for o in found) > 1}
     if twice:
         raise BadEntryError(f"declared twice: {', '.join(sorted(twice))}")
-    return tuple(found)
+    if not found:
+        raise BadEntryError(f"no TOML file with entries in {folder}")
+    return found
 
 
 def parse_entries(project: str, text: str) -> list[Entry]:

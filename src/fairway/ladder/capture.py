@@ -54,7 +54,7 @@ class Captured:
     opset: int
     output_names: tuple[str, ...] = ()
     remedies: tuple[tuple[str, str], ...] = ()
-    """Names of the remedies applied, each with its note."""
+    """Names of the remedies that did something, each with its note."""
     warned: tuple[tuple[str, Where], ...] = ()
     edges: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Sizes at which the capture's own range constraints end, to be tested on both sides."""
@@ -75,13 +75,18 @@ def capture(
     with ExitStack() as stack, torch.no_grad(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         owners: list[str] = []
+        translating: set[str] = set()
         for name, match in matches:
-            named = case.output_names
+            named, known = case.output_names, dict(case.translations)
+            case.applying = name
             stack.enter_context(CATALOGUE[name].apply(case, match))
+            if CATALOGUE[name].stage == "translation" and case.translations != known:
+                translating.add(name)
             if case.output_names == named:  # renaming is work done, whatever the pass finds left to do
                 owners += [name] * (len(case.passes) - len(owners))
             else:
                 owners += [""] * (len(case.passes) - len(owners))
+        case.translations.update(subject.translations)  # the user's own win
         clash = tuple(n for n in case.output_names if n in case.input_names)
         if clash:
             # Told apart so that the file can be judged at all; the finding keeps it from being verified.
@@ -98,6 +103,7 @@ def capture(
         if w.category.__name__ == "TracerWarning"
     )
     idle = {o for o in owners if not any(did for did, owner in zip(changed, owners, strict=True) if owner == o)}
+    idle |= translating - case.used - {o for did, o in zip(changed, owners, strict=True) if did}
     used = tuple((name, match.note) for name, match in matches if name not in idle)
     return Captured(str(path), opset, case.output_names, used, warned, edges, clash)
 

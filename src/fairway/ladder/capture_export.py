@@ -32,6 +32,8 @@ def export_program(
         prefer_deferred_runtime_asserts_over_guards=case.route.dims == "auto",
     )
     edges = range_edges(program, subject)
+    for repair in case.repairs:
+        repair(program)
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     try:
         exported = torch.onnx.export(

@@ -64,6 +64,8 @@ class Rung:
     captured: Captured | None = None
     evidence: Evidence | None = None
     export_seconds: float = 0.0
+    tried: tuple[str, ...] = ()
+    """Names of the remedies prescribed, also where the capture failed."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,7 @@ def _walk(
     route = step.route
     earlier = [f for rung in rungs for f in rung.findings]
     prescription, refused = _prescribed(workers, subject, settings, step, earlier, preflight)
+    tried = tuple(name for name, _ in prescription.chosen)
     paths = [folder / f"{len(rungs)}-{which}.onnx" for which in ("first", "second")]
     points = (subject.example, other_example(subject))
 
@@ -155,7 +158,8 @@ def _walk(
     if got.status != "done":
         if second:
             workers.drop(second)
-        return Rung(step, route, "failed", got.seconds, got.peak_bytes, tuple(diagnose(got, suspected)), (), refused)
+        findings = tuple(diagnose(got, suspected))
+        return Rung(step, route, "failed", got.seconds, got.peak_bytes, findings, (), refused, tried=tried)
     captured: Captured = got.value
     judged = workers.run(lambda tell: _judge(subject, settings, captured, data, tell), heard)
     seconds, peak = got.seconds + judged.seconds, max(got.peak_bytes, judged.peak_bytes)
@@ -173,7 +177,7 @@ def _walk(
             evidence = replace(evidence, differential=Differential(False, note="not needed, the file is wrong already"))
     done = route.with_remedies(*(name for name, _ in captured.remedies))
     return Rung(
-        step, done, verdict, seconds, peak, findings, captured.remedies, refused, captured, evidence, got.seconds
+        step, done, verdict, seconds, peak, findings, captured.remedies, refused, captured, evidence, got.seconds, tried
     )
 
 
@@ -186,7 +190,7 @@ def _prescribed(
     def work(tell: Any) -> Prescription:
         _ignore_mode(subject, preflight)
         with patched(subject.model, subject.patches):
-            return prescribe(subject, step.route, earlier, step.rewrites, preflight.output_names)
+            return prescribe(subject, step, earlier, preflight.output_names)
 
     outcome = workers.run(work)
     if outcome.status != "done":

@@ -17,25 +17,31 @@ TRACE_OPSETS = range(7, 21)
 
 @dataclass(frozen=True)
 class Step:
-    """A route, with or without rewrites of the user's source."""
+    """A route, with or without rewrites of the user's source, and without some remedy that may have done harm."""
 
     route: Route
     rewrites: bool = False
+    without: str = ""
 
     @property
     def name(self) -> str:
-        return self.route.name + (" with rewrites" if self.rewrites else "")
+        without = f" without {self.without}" if self.without else ""
+        return self.route.name + (" with rewrites" if self.rewrites else "") + without
 
 
-_LADDER: tuple[tuple[str, bool], ...] = (
-    ("export-dynamic", True),
-    ("trace", True),
-    ("export-dynamic", False),
-    ("export-auto", False),
-    ("trace", False),
-    ("strict-dynamic", False),
-    ("export-named", False),
-    ("script", False),
+BORROWED = "transformers_patches"
+"""The remedy that is not ours. Where it did not help, the same route is tried once without it."""
+
+_LADDER: tuple[tuple[str, bool, str], ...] = (
+    ("export-dynamic", True, ""),
+    ("trace", True, ""),
+    ("export-dynamic", False, ""),
+    ("export-dynamic", False, BORROWED),
+    ("export-auto", False, ""),
+    ("trace", False, ""),
+    ("strict-dynamic", False, ""),
+    ("export-named", False, ""),
+    ("script", False, ""),
 )
 """Cheapest likely success first. Rewrites come first where a line calls for them: without, it ends in failure."""
 
@@ -54,8 +60,11 @@ def next_step(rungs: Sequence[Any], settings: Any, suspects: Sequence[Any]) -> S
     """The first step of the ladder that was not walked and is not ruled out; None when the ladder ends."""
     walked = [rung.step for rung in rungs]
     out = _ruled_out(rungs)
-    left = [s for s in _steps(settings, bool(suspects) and settings.remedies) if s not in walked and s.name not in out]
-    return left[0] if left else None
+    tried = {name for rung in rungs for name in rung.tried}
+    for step in _steps(settings, bool(suspects) and settings.remedies):
+        if step not in walked and step.name not in out and (not step.without or step.without in tried):
+            return step
+    return None
 
 
 def _ruled_out(rungs: Sequence[Any]) -> set[str]:
@@ -64,7 +73,7 @@ def _ruled_out(rungs: Sequence[Any]) -> set[str]:
     for rung in rungs:
         rewritten = any(name in SOURCE for name, _ in rung.remedies)
         if rung.step.rewrites and not rewritten:
-            out.add(rung.route.name)  # no rewrite was found or proven, so this was the plain route already
+            out.add(rung.step.route.name)  # no rewrite was found or proven, so this was the plain route already
         if rung.route.traced or rewritten:
             continue
         if rung.captured is not None:
@@ -75,10 +84,10 @@ def _ruled_out(rungs: Sequence[Any]) -> set[str]:
 
 
 def _steps(settings: Any, rewrites: bool) -> list[Step]:
-    names = settings.routes or tuple(dict.fromkeys(name for name, _ in _LADDER))
+    names = settings.routes or tuple(dict.fromkeys(name for name, _, _ in _LADDER))
     steps = [
-        Step(parse_route(name, settings.opset), rewriting)
-        for name, rewriting in _LADDER
+        Step(parse_route(name, settings.opset), rewriting, without)
+        for name, rewriting, without in _LADDER
         if name in names and (rewrites or not rewriting)
     ]
     return [s for s in steps if not s.route.traced or settings.opset is None or settings.opset in TRACE_OPSETS]

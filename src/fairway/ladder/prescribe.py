@@ -15,7 +15,7 @@ from fairway.evidence.gather import subject_lattice
 from fairway.evidence.judge import Judge
 from fairway.findings import Finding, Where
 from fairway.ladder.capture import case_for
-from fairway.ladder.route import Route
+from fairway.ladder.plan import Step
 from fairway.remedies.catalogue import CATALOGUE
 from fairway.remedies.contract import Match, Refusal
 from fairway.runtimes.eager import run_eager, to_array
@@ -31,12 +31,12 @@ class Prescription:
 
 
 def prescribe(
-    subject: Subject, route: Route, findings: Sequence[Finding], rewrites: bool, output_names: Sequence[str]
+    subject: Subject, step: Step, findings: Sequence[Finding], output_names: Sequence[str]
 ) -> Prescription:
     """Asks every remedy whether its defect is here. Runs apart, since proofs run the model."""
-    case, _ = case_for(subject, route, findings, subject.example, 1)
+    case, _ = case_for(subject, step.route, findings, subject.example, 1)
     case.output_names = tuple(output_names)
-    asked = {n: r for n, r in CATALOGUE.items() if rewrites or r.stage != "source"}
+    asked = {n: r for n, r in CATALOGUE.items() if n != step.without and (step.rewrites or r.stage != "source")}
     answers = {name: remedy.detect(case) for name, remedy in asked.items()}
     subject.model.eval()  # proofs are made as the file will be judged; remedies have seen the mode by now
     chosen: list[tuple[str, int]] = []

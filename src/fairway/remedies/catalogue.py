@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
 from fairway.remedies import (
     attention_length_baked,
+    bfloat16_without_kernel,
     causal_undecided,
+    float64_without_kernel,
     fully_masked_rows,
     half_mask_absorbed,
     input_output_name_clash,
     integer_mask_arithmetic,
     loop_unrolled,
+    missing_translation,
     module_chosen_by_value,
     mul_scalar,
     output_shape_fixed,
     rnn_batch_baked,
     rnn_time_baked,
     training_mode,
+    transformers_patches,
     vmap_mask,
 )
-from fairway.remedies.contract import Remedy
+from fairway.remedies.contract import STAGES, Remedy
 
 _REMEDIES = (
     # The user's source.
@@ -31,7 +38,9 @@ _REMEDIES = (
     attention_length_baked.REMEDY,
     causal_undecided.REMEDY,
     vmap_mask.REMEDY,
-    # The translation to ONNX.
+    transformers_patches.REMEDY,
+    # The translation to ONNX; of two for the same operator, the later wins.
+    missing_translation.REMEDY,
     rnn_time_baked.REMEDY,
     fully_masked_rows.REMEDY,
     integer_mask_arithmetic.REMEDY,
@@ -39,8 +48,34 @@ _REMEDIES = (
     # The graph.
     input_output_name_clash.REMEDY,
     half_mask_absorbed.REMEDY,
+    bfloat16_without_kernel.REMEDY,
+    float64_without_kernel.REMEDY,
     output_shape_fixed.REMEDY,
 )
 
-CATALOGUE: dict[str, Remedy] = {remedy.name: remedy for remedy in _REMEDIES}
-"""Every remedy by its name, which is also the name of its file."""
+BUILT_IN: dict[str, Remedy] = {remedy.name: remedy for remedy in _REMEDIES}
+"""Fairway's own remedies by name, which is also the name of the file."""
+
+
+class Catalogue(Mapping[str, Remedy]):
+    """Fairway's own remedies, and after those of the same stage the plug-ins'. These are loaded at the first look."""
+
+    @cached_property
+    def _all(self) -> dict[str, Remedy]:
+        from fairway.remedies.plugged import plugged_remedies
+
+        every = [*BUILT_IN.values(), *plugged_remedies(BUILT_IN)]
+        return {remedy.name: remedy for remedy in sorted(every, key=lambda one: STAGES.index(one.stage))}
+
+    def __getitem__(self, name: str) -> Remedy:
+        return self._all[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+
+CATALOGUE = Catalogue()
+"""Every remedy by its name."""

@@ -2,8 +2,8 @@
 
 `detect` looks at the case and answers `Match` or `Refusal`; it changes nothing. `apply` is a context manager: inside it
 the model is captured and translated, after it everything is as it was. It may patch the model or a library, put entries
-into `case.translations` (dynamo's `custom_translation_table`), or append graph passes to `case.passes`.
-Whatever it does, the candidate is judged by the evidence like any other.
+into `case.translations` (dynamo's `custom_translation_table`), append changes of torch.export's program to
+`case.repairs`, or graph passes to `case.passes`. Whatever it does, the file is judged like any other.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from fairway.findings import Finding, Where
 from fairway.ladder.route import Route
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
     import torch
 
 Stage = Literal["source", "model", "library", "translation", "graph"]
+STAGES: tuple[Stage, ...] = get_args(Stage)
+"""In the order in which remedies are applied."""
 
 
 @dataclass
 class Case:
-    """What a remedy may look at, and the two places where it may leave something for the exporter.
+    """What a remedy may look at, and the places where it may leave something for the exporter.
 
     `model` is the user's module in the attempt's own process: patching it touches nobody else's.
     `findings` are those of the earlier rungs. `args` and `kwargs` are the example inputs.
@@ -42,6 +45,12 @@ class Case:
     translations: dict[Any, Callable[..., Any]] = field(default_factory=dict)
     passes: list[Callable[[ir.Model], bool]] = field(default_factory=list)
     """Graph passes run on the exported model in order; each answers whether it changed anything."""
+    repairs: list[Callable[[torch.export.ExportedProgram], None]] = field(default_factory=list)
+    """Changes to torch.export's program, made before it is translated."""
+    applying: str = ""
+    """The remedy whose `apply` is being entered."""
+    used: set[str] = field(default_factory=set)
+    """The remedies one of whose translations was called."""
 
     @property
     def named(self) -> dict[str, Any]:
@@ -89,14 +98,35 @@ class Remedy:
 
 @contextmanager
 def translating(case: Case, table: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
-    """The case with these translations in its table; with its own again afterwards."""
+    """The case with these translations in its table, each noting its use; with its own again afterwards."""
     before = dict(case.translations)
-    case.translations.update(table)
+    case.translations.update({operator: noting(case, function) for operator, function in table.items()})
     try:
         yield
     finally:
         case.translations.clear()
         case.translations.update(before)
+
+
+def noting(case: Case, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, noting at each call that the remedy being applied was of use.
+
+    torch.onnx reads a translation's signature, which `wraps` hands on.
+    """
+    if getattr(function, _NOTES, False):
+        return function
+    name = case.applying
+
+    @wraps(function)
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        case.used.add(name)
+        return function(*args, **kwargs)
+
+    setattr(noted, _NOTES, True)
+    return noted
+
+
+_NOTES = "_fairway_notes_its_use"
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from fairway.findings import Where
-from fairway.remedies.contract import Applied, Case, Match, Refusal, Remedy
+from fairway.remedies.contract import Applied, Case, Match, Refusal, Remedy, translating
 
 GATES = {"GRU": (1, 0, 2), "LSTM": (0, 3, 1, 2), "RNN_TANH": (0,), "RNN_RELU": (0,)}
 """Where ONNX's gates stand in torch's weights: z r h against r z n; i o f c against i f g o."""
@@ -208,19 +208,15 @@ def detect(case: Case) -> Match | Refusal:
 @contextmanager
 def apply(case: Case, match: Match) -> Applied:
     layers: Any = torch.nn.modules.rnn
-    target = torch.ops.fairway.recurrent.default
-    functions, translation = layers._VF, case.translations.get(target)
+    functions = layers._VF
+    table = {torch.ops.fairway.recurrent.default: translate}
     # Dynamo breaks the graph at recurrent layers unless told not to; only the strict capture asks it.
-    with torch._dynamo.config.patch(allow_rnn=True):
+    with torch._dynamo.config.patch(allow_rnn=True), translating(case, table):
         layers._VF = _Functions(functions)
-        case.translations[target] = translate
         try:
             yield
         finally:
             layers._VF = functions
-            case.translations.pop(target)
-            if translation is not None:
-                case.translations[target] = translation
 
 
 REMEDY = Remedy(

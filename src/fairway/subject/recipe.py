@@ -47,6 +47,7 @@ class Recipe:
     input_names: Sequence[str] | None = None
     output_names: Sequence[str] | None = None
     patches: Mapping[Any, Callable[..., Any]] = field(default_factory=dict)
+    translations: Mapping[Any, Callable[..., Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,10 @@ class Overrides:
     trust: bool = False
 
 
-def load_subject(address: str, overrides: Overrides) -> Subject:
-    """Finds the recipe, builds its model, loads its checkpoint, and reads its spec."""
+def load_model(address: str, overrides: Overrides) -> tuple[Any, Recipe, str]:
+    """Finds the recipe, builds its model and loads its checkpoint; answers the model, the recipe and its name."""
     from fairway.subject.checkpoint import load_checkpoint
-    from fairway.subject.subject import build_subject, undisturbed
+    from fairway.subject.subject import undisturbed
 
     with undisturbed():
         home, name, found = _find(address)
@@ -73,6 +74,15 @@ def load_subject(address: str, overrides: Overrides) -> Subject:
         checkpoint = overrides.checkpoint or (home / recipe.checkpoint if recipe.checkpoint else None)
         if checkpoint is not None:
             load_checkpoint(model, checkpoint, overrides.trust)
+    return model, recipe, name
+
+
+def load_subject(address: str, overrides: Overrides) -> Subject:
+    """The recipe's model with its spec."""
+    from fairway.subject.subject import build_subject, undisturbed
+
+    with undisturbed():
+        model, recipe, name = load_model(address, overrides)
         inputs = list(overrides.inputs) or recipe.inputs
         if inputs is None or (isinstance(inputs, str | Sequence | Mapping) and not inputs):
             raise complain("FW010", f"{address} declares no inputs")
@@ -86,6 +96,7 @@ def load_subject(address: str, overrides: Overrides) -> Subject:
             input_names=recipe.input_names,
             output_names=recipe.output_names,
             patches=recipe.patches,
+            translations=recipe.translations,
             name=name,
         )
 

@@ -41,6 +41,8 @@ class Subject:
     """The sizes of the user's own example tensors, which are tested as they are."""
     output_names: tuple[str, ...] | None = None
     patches: Mapping[Any, Callable[..., Any]] = field(default_factory=dict)
+    translations: Mapping[Any, Callable[..., Any]] = field(default_factory=dict)
+    """The user's own, by operator; they win over everybody else's."""
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -80,6 +82,7 @@ def build_subject(
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     patches: Mapping[Any, Callable[..., Any]] | None = None,
+    translations: Mapping[Any, Callable[..., Any]] | None = None,
     name: str | None = None,
 ) -> Subject:
     """Reads `inputs` in any of the forms the README lists, and checks that everything said fits together."""
@@ -117,7 +120,26 @@ def build_subject(
         given=plan.seen or None,
         output_names=None if output_names is None else tuple(output_names),
         patches=dict(patches or {}),
+        translations=check_translations(translations),
     )
+
+
+def check_translations(translations: Any) -> dict[Any, Callable[..., Any]]:
+    """The user's translations, or a finding that says which one is none."""
+    if translations is None:
+        return {}
+    if not isinstance(translations, Mapping):
+        raise complain("FW020", f"translations is of type {type(translations).__name__}, not a mapping")
+    for operator, function in translations.items():
+        if isinstance(operator, torch._ops.OpOverloadPacket):
+            packet: Any = operator
+            choices = ", ".join(f"torch.ops.{packet}.{name}" for name in packet.overloads())
+            raise complain("FW020", f"torch.ops.{packet} has several forms; name one: {choices}")
+        if not isinstance(operator, torch._ops.OpOverload):
+            raise complain("FW020", f"{operator!r:.200} is not an operator")
+        if not callable(function):
+            raise complain("FW020", f"the translation of torch.ops.{operator} cannot be called: {function!r:.200}")
+    return dict(translations)
 
 
 def check_sizes(spec: Sequence[TensorSpec], domain: Domain) -> None:

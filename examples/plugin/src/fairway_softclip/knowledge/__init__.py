@@ -1,0 +1,1 @@
+"""Bugs of the operator, as Fairway's own knowledge is written."""

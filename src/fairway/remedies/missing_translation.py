@@ -1,0 +1,55 @@
+"""Operators that torch.onnx has no translation of, or a wrong one, are translated here.
+
+torch 2.13 ends with "No ONNX function found" for some sixty operators that ONNX can express, and gets a dozen others
+wrong for some arguments; `fairway.translations` has them. Where torch's own is right for a call, torch's own is used.
+Fake quantisation lacks even the shapes to be captured with, and gets them here.
+
+The plug-ins' translations come with them. First of its kind, so that the others' entries win.
+
+Refuses under the TorchScript exporter, which has no such hook.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+from fairway.remedies.contract import Applied, Case, Match, Refusal, Remedy, noting, translating
+
+
+def detect(case: Case) -> Match | Refusal:
+    if case.route.traced:
+        return Refusal("the TorchScript exporter takes no translations")
+    return Match("operators translated here that torch.onnx lacks or gets wrong")
+
+
+@contextmanager
+def apply(case: Case, match: Match) -> Applied:
+    # Imports onnxscript, which takes its time: only where an export is made.
+    from fairway.remedies.plugged import plugged_translations
+    from fairway.translations import TRANSLATIONS
+    from fairway.translations.better import BETTER, torchs_own, where_better
+    from fairway.translations.quantized import captured
+
+    table = {}
+    for operator, ours in TRANSLATIONS.items():
+        theirs = torchs_own(operator)
+        if theirs is None:
+            table[operator] = ours
+        elif operator in BETTER:
+            table[operator] = where_better(noting(case, ours), theirs, BETTER[operator].here)
+    table |= plugged_translations()
+    with captured(), translating(case, table):
+        yield
+
+
+REMEDY = Remedy(
+    name="missing_translation",
+    cures="FW304",
+    title="Translates operators that the exporter lacks",
+    stage="translation",
+    affected={"torch": "==2.13.*"},
+    upstream=(),
+    safety="Each translation is tested against PyTorch over sizes, types and odd values, and the file is judged.",
+    detect=detect,
+    apply=apply,
+)

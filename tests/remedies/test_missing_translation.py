@@ -1,0 +1,94 @@
+"""Operators that torch.onnx lacks, through the remedy; torch's own where they are right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from harness import EXPORT, STRICT, TRACE, applied, assert_parity, export, make_case, operators
+from torch import nn
+
+from fairway.remedies import fully_masked_rows
+from fairway.remedies.contract import Refusal, noting
+from fairway.remedies.missing_translation import REMEDY
+from fairway.translations import TRANSLATIONS
+from fairway.translations.better import BETTER, torchs_own
+
+DIMS = [{0: "batch", 1: "time"}]
+
+
+class Lacking(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        quantised = torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -8, 7)
+        return torch.cummax(x, 1).values, quantised, torch.roll(x, 1, 1), torch.roll(x, x.shape[1] // 2, 1)
+
+
+class Plain(nn.Module):
+    """Rolls as torch's own can, and scales."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.roll(x, 1, 1) * 0.5
+
+
+def make(batch: int, time: int) -> tuple[torch.Tensor]:
+    return (torch.randn(batch, time),)
+
+
+def test_torch_has_no_translation_without_it() -> None:
+    class Cummax(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cummax(x, 1).values
+
+    with pytest.raises(Exception, match="No ONNX function found"):
+        export(make_case(Cummax(), make(2, 5)), DIMS)
+
+
+@pytest.mark.parametrize("route", [EXPORT, STRICT])
+def test_parity_holds_with_it(route: Any) -> None:
+    case = make_case(Lacking(), make(2, 5), route)
+    model = export(case, DIMS, REMEDY)
+    assert_parity(model, Lacking(), make(2, 5), make(1, 1), make(3, 8), atol=1e-6)
+    assert case.used == {""}
+
+
+def test_torchs_own_is_used_where_it_is_right_and_no_use_is_noted() -> None:
+    case = make_case(Plain(), make(2, 5))
+    model = export(case, DIMS, REMEDY)
+    assert "Gather" not in operators(model), "ours gathers, torch's slices"
+    assert case.used == set()
+
+
+def test_everything_that_torch_lacks_is_in_its_table_and_nothing_that_torch_has_right() -> None:
+    case = make_case(Plain(), make(2, 5))
+    with applied(case, REMEDY):
+        assert set(case.translations) == {o for o in TRANSLATIONS if torchs_own(o) is None or o in BETTER}
+
+
+def test_it_is_refused_under_the_torchscript_exporter() -> None:
+    answer = REMEDY.detect(make_case(Plain(), make(2, 5), TRACE))
+    assert answer == Refusal("the TorchScript exporter takes no translations")
+
+
+def test_applying_it_twice_changes_nothing_more_and_other_remedies_win() -> None:
+    case = make_case(Plain(), make(2, 5))
+    target = torch.ops.aten.scaled_dot_product_attention.default
+    with applied(case, REMEDY):
+        once = set(case.translations)
+        with applied(case, REMEDY):
+            assert set(case.translations) == once
+        with fully_masked_rows.REMEDY.apply(case, fully_masked_rows.Match("")):
+            assert case.translations[target].__wrapped__ is fully_masked_rows.translate  # type: ignore[attr-defined]
+        assert set(case.translations) == once
+    assert case.translations == {}
+
+
+def test_a_translation_notes_the_remedy_that_was_being_applied_once() -> None:
+    case = make_case(Plain(), make(2, 5))
+    case.applying = "one"
+    noted = noting(case, lambda x: x + 1)
+    case.applying = "other"
+    assert noting(case, noted) is noted
+    assert case.used == set()
+    assert noted(1) == 2
+    assert case.used == {"one"}

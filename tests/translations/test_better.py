@@ -1,0 +1,71 @@
+"""What is said of torch's own translations is still so. A red test here means that torch was cured, and ours can go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from ours import Trial
+from torch.nn import functional
+
+from fairway.translations import TRANSLATIONS
+from fairway.translations.better import BETTER, torchs_own
+from fairway.translations.quantized import captured
+
+aten = torch.ops.aten
+
+WRONG: dict[Any, Callable[..., Any]] = {
+    aten.scalar_tensor.default: lambda x, i: x.double() * 0.1,
+    aten.logcumsumexp.default: lambda x, i: torch.logcumsumexp(torch.stack([x - 200, x]), 0),
+    aten.scatter_reduce.two: lambda x, i: torch.zeros(4).scatter_reduce(0, i, x, "mean"),
+    aten.cross_entropy_loss.default: lambda x, i: functional.cross_entropy(x[None], i[-1:], label_smoothing=0.5),
+    aten.hamming_window.default: lambda x, i: x[:1] + torch.hamming_window(4),
+}
+REFUSED: dict[Any, Callable[..., Any]] = {
+    aten.bincount.default: lambda x, i: torch.bincount(i, x),
+    aten.histc.default: lambda x, i: torch.histc(x, 4),
+    aten.roll.default: lambda x, i: torch.roll(x, x.shape[0] // 2, 0),
+    aten.repeat_interleave.Tensor: lambda x, i: torch.ops.aten.repeat_interleave(
+        torch.ones_like(i), output_size=x.shape[0]
+    ),
+    aten.fake_quantize_per_tensor_affine.default: lambda x, i: torch.fake_quantize_per_tensor_affine(x, 0.1, 0, 0, 7),
+    aten.fake_quantize_per_tensor_affine.tensor_qparams: lambda x, i: torch.fake_quantize_per_tensor_affine(
+        x, torch.tensor([0.1]), torch.tensor([0], dtype=torch.int32), 0, 7
+    ),
+    aten.fake_quantize_per_channel_affine.default: lambda x, i: torch.fake_quantize_per_channel_affine(
+        x[None], torch.tensor([0.1]), torch.tensor([0], dtype=torch.int32), 0, 0, 7
+    ),
+}
+
+
+def inputs(length: int) -> tuple[torch.Tensor, ...]:
+    return torch.arange(1.0, length + 1), torch.arange(length) // 2
+
+
+def test_every_entry_is_looked_at_here_and_torch_has_one_of_its_own() -> None:
+    assert {*WRONG, *REFUSED} == set(BETTER)
+    assert set(BETTER) <= set(TRANSLATIONS)
+    assert all(torchs_own(operator) is not None for operator in BETTER)
+
+
+@pytest.fixture(scope="module")
+def silent() -> Trial:
+    return Trial({str(op): f for op, f in WRONG.items()}, [inputs(5), inputs(4)], table={})
+
+
+@pytest.mark.parametrize("operator", WRONG, ids=str)
+def test_torchs_own_is_wrong_without_a_word(silent: Trial, operator: Any) -> None:
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        silent.check(str(operator), tolerance=1e-9)
+
+
+@pytest.mark.parametrize("operator", REFUSED, ids=str)
+def test_torchs_own_refuses(operator: Any) -> None:
+    with captured(), pytest.raises(torch.onnx.OnnxExporterError):
+        assert Trial({"": REFUSED[operator]}, [inputs(5), inputs(4)], table={}).session
+
+
+def test_an_operator_that_torch_lacks_has_none() -> None:
+    assert torchs_own(aten.cummax.default) is None

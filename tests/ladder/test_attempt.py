@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import fcntl
+import gc
 import os
 import resource
 import signal
@@ -16,6 +17,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx.parser
+import onnxruntime
 import pytest
 import torch  # noqa: F401  # as in every caller: children are forked with it, and need not import it each
 
@@ -457,3 +461,22 @@ def test_killing_the_parent_outright_leaves_no_child(
     assert process.returncode == -signal.SIGKILL
     assert gone(started)
     assert sorted(p.name for p in tmp_path.iterdir() if p.name != "__pycache__") == ["recipe.py", "tracing"]
+
+
+def test_a_session_that_is_garbage_in_the_parent_does_not_stop_a_worker() -> None:
+    """Collected in a fork, it would wait for threads that are not there."""
+    text = '<ir_version: 8, opset_import: ["" : 18]> g (float[n] x) => (float[n] y) { y = Relu(x) }'
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 3
+    gc.disable()
+    try:
+        circle: list[Any] = [onnxruntime.InferenceSession(onnx.parser.parse_model(text).SerializeToString(), options)]
+        circle[0].run(None, {"x": np.ones(3, np.float32)})
+        circle.append(circle)
+        del circle
+        time.sleep(0.5)  # its threads go to sleep
+        with Workers(Limits(30.0)) as workers:
+            outcome = workers.run(lambda tell: gc.collect() >= 0)
+    finally:
+        gc.enable()
+    assert outcome.status == "done"

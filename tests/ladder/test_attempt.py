@@ -427,6 +427,8 @@ def exporting(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], set[int]]
     process = subprocess.Popen(
         command, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, start_new_session=True,
+        # Tests that run in the background inherit a ctrl-c that is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     end = time.monotonic() + 90
     while not (tmp_path / "tracing").exists() and process.poll() is None and time.monotonic() < end:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import fcntl
+import gc
 import os
 import resource
 import signal
@@ -16,6 +17,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx.parser
+import onnxruntime
 import pytest
 import torch  # noqa: F401  # as in every caller: children are forked with it, and need not import it each
 
@@ -423,6 +427,8 @@ def exporting(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], set[int]]
     process = subprocess.Popen(
         command, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, start_new_session=True,
+        # Tests that run in the background inherit a ctrl-c that is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     end = time.monotonic() + 90
     while not (tmp_path / "tracing").exists() and process.poll() is None and time.monotonic() < end:
@@ -457,3 +463,22 @@ def test_killing_the_parent_outright_leaves_no_child(
     assert process.returncode == -signal.SIGKILL
     assert gone(started)
     assert sorted(p.name for p in tmp_path.iterdir() if p.name != "__pycache__") == ["recipe.py", "tracing"]
+
+
+def test_a_session_that_is_garbage_in_the_parent_does_not_stop_a_worker() -> None:
+    """Collected in a fork, it would wait for threads that are not there."""
+    text = '<ir_version: 8, opset_import: ["" : 18]> g (float[n] x) => (float[n] y) { y = Relu(x) }'
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 3
+    gc.disable()
+    try:
+        circle: list[Any] = [onnxruntime.InferenceSession(onnx.parser.parse_model(text).SerializeToString(), options)]
+        circle[0].run(None, {"x": np.ones(3, np.float32)})
+        circle.append(circle)
+        del circle
+        time.sleep(0.5)  # its threads go to sleep
+        with Workers(Limits(30.0)) as workers:
+            outcome = workers.run(lambda tell: gc.collect() >= 0)
+    finally:
+        gc.enable()
+    assert outcome.status == "done"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import gc
 import os
 import pickle
 import resource
@@ -262,6 +263,9 @@ def _child(work: Work, pipe: int, log: int, parent: int, janitor: Janitor) -> No
             os.dup2(source, target)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        # What the parent left as garbage is not ours to collect: a session of ONNX Runtime among it would wait here for
+        # its threads, which a fork does not have.
+        gc.freeze()
         import torch
 
         torch.set_num_threads(1)

@@ -19,6 +19,7 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's clas
         super().__init__()  # type: ignore[no-untyped-call]  # as above
 
     def watch(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Each kind of watch says what it does here; there is nothing that all of them do."""
         raise NotImplementedError
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

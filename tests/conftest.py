@@ -2,5 +2,7 @@
 
 import logging
 
+from documented import documented, out  # noqa: F401  # fixtures
+
 logging.getLogger("torch").setLevel(logging.ERROR)
 logging.getLogger("torch.__trace").setLevel(logging.CRITICAL)

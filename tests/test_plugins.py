@@ -51,6 +51,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
     def add(distribution: str, source: str, *points: tuple[str, str]) -> None:
         module = distribution.replace("-", "_")
+        monkeypatch.delitem(sys.modules, module, raising=False)  # a recipe of another test may have the same name
         (tmp_path / f"{module}.py").write_text(REMEDY + source)
         lines = [f"[{group}]\np{number} = {module}:{name}\n" for number, (group, name) in enumerate(points)]
         folder = tmp_path / f"{module}-1.0.dist-info"

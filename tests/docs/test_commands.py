@@ -10,17 +10,14 @@ other ```python block is run, from `$OUT`.
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
-import json
-import os
 import re
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from documented import Documented, run
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -39,8 +36,6 @@ NOT_RUN = {
     "make docs": "sets up an environment; test_reference.py runs the generator",
 }
 """Commands by their beginning, and why they are left out."""
-
-SECONDS = 900
 
 
 @dataclass(frozen=True)
@@ -93,54 +88,24 @@ def missing_line(expected: tuple[str, ...], output: str) -> str | None:
     return None
 
 
-@pytest.fixture(scope="session")
-def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One folder for the whole session, also where several workers share it."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "documented"
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
-def run(text: str, out: Path) -> tuple[int, str]:
-    """The exit code and the output. A command that stands in several pages is run once; the others wait for it."""
-    kept = out / ".commands" / hashlib.sha256(text.encode()).hexdigest()[:16]
-    kept.parent.mkdir(exist_ok=True)
-    with kept.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not kept.exists():
-            kept.write_text(json.dumps(_run(["bash", "-c", text], ROOT, out)))
-        status, output = json.loads(kept.read_text())
-        return status, output
-
-
-def _run(words: list[str], folder: Path, out: Path) -> tuple[int, str]:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "OUT": str(out), "PATH": path, "NO_COLOR": "1", "COLUMNS": "100"}
-    done = subprocess.run(
-        words, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=SECONDS
-    )
-    return done.returncode, done.stdout
-
-
 LONGEST_FIRST = sorted((p for p in PAGES if steps(p)), key=lambda p: -len(steps(p)))
 """So that no worker is left alone with the longest page at the end."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", LONGEST_FIRST, ids=lambda p: str(p.relative_to(ROOT)))
-def test_every_command_of_the_page_does_what_the_page_shows(page: Path, out: Path) -> None:
+def test_every_command_of_the_page_does_what_the_page_shows(page: Path, out: Path, documented: Documented) -> None:
     for step in steps(page):
         if isinstance(step, Script):
             if step.name:
                 (out / step.name).write_text(step.text)
                 continue
-            status, output = _run([sys.executable, "-c", step.text], out, out)
+            status, output = run([sys.executable, "-c", step.text], out, out)
             assert status == 0, f"{step.text}\n{output}"
             continue
         if step.text.startswith(tuple(NOT_RUN)):
             continue
-        status, output = run(step.text, out)
+        status, output = documented(step.text)
         assert status == step.status, f"$ {step.text}\nended with {status}, not {step.status}\n{output}"
         lost = missing_line(step.lines, output)
         assert lost is None, f"$ {step.text}\ndid not show\n{lost}\nbut\n{output}"

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,17 @@ def without_measured(value: Any) -> Any:
     return [without_measured(v) for v in value] if isinstance(value, list) else value
 
 
+def install_plugin(folder: Path) -> None:
+    """The package under examples/plugin, for this process alone."""
+    shutil.copytree(Path(__file__).parents[2] / "examples/plugin", folder / "plugin")  # building writes beside it
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-build-isolation", "--no-deps"]
+    subprocess.run([*pip, "--target", folder / "plugins", folder / "plugin"], check=True)
+    sys.path.insert(0, str(folder / "plugins"))
+
+
 def main(folder: Path, times: int, recipes: list[str]) -> None:
+    if any(recipe.startswith("plugin/") for recipe in recipes):
+        install_plugin(folder)
     for recipe in recipes:
         for turn in range(times):
             path = folder / f"{turn}" / "out.onnx"

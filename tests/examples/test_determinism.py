@@ -17,6 +17,7 @@ SYSTEMS = {
     "swipe": ["encoder"],
     "heimdall": ["localization_tiny"],
     "qwen_vl": ["text_sdpa"],
+    "plugin": ["net"],
 }
 """One recipe of every system; benchmarks/determinism repeats every recipe there is."""
 

@@ -6,10 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import onnxruntime
 import pytest
+
+from documented import Documented
 
 ROOT = Path(__file__).parents[2]
 FAIRWAY = [sys.executable, "-c", "from fairway.cli import main; main()"]
@@ -21,6 +24,19 @@ def export(recipe: str, path: Path, *options: str) -> tuple[int, dict]:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"})
     assert done.stdout.startswith("{"), done.stderr
     return done.returncode, json.loads(done.stdout)
+
+
+@pytest.fixture
+def shown(documented: Documented, out: Path) -> Callable[..., tuple[int, dict]]:
+    """Exit code and record of an export that a page of the documentation shows, by its recipe and options."""
+
+    def look(recipe: str, name: str, *options: str) -> tuple[int, dict]:
+        words = ["fairway export", f"examples/{recipe}", *options, f"-o $OUT/{name}.onnx"]
+        code, said = documented(" ".join(words))
+        assert (out / f"{name}.fairway.json").exists(), said
+        return code, json.loads((out / f"{name}.fairway.json").read_text())
+
+    return look
 
 
 def line_of(file: str, text: str) -> tuple[str, int]:
@@ -35,8 +51,8 @@ def places(record: dict, code: str) -> list[tuple[str, int]]:
     return [(f["where"]["file"], f["where"]["line"]) for f in record["findings"] if f["code"] == code and f["where"]]
 
 
-def test_airimu_is_one_file_for_every_length(tmp_path):
-    code, record = export("airimu/recipe.py", tmp_path / "airimu.onnx")
+def test_airimu_is_one_file_for_every_length(shown):
+    code, record = shown("airimu/recipe.py", "airimu")
     assert (code, record["verdict"]) == (0, "verified")
     assert record["subject"]["domain"]["time"]["high"] == 2000
     assert record["subject"]["domain"]["batch"]["high"] == 8
@@ -62,10 +78,7 @@ def test_airimu_is_never_verified_without_remedies(tmp_path):
     assert len(record["ladder"]) >= 4
 
 
-@pytest.mark.parametrize(("name", "level"), [("heimdall_net", "standard"), ("heimdall_net_pro", "quick")])
-def test_heimdall_chooses_its_calibration_by_id_in_the_file(tmp_path, name, level):
-    path = tmp_path / "heimdall.onnx"
-    code, record = export(f"heimdall/recipe.py:{name}", path, "--level", level)
+def is_chosen_by_id(code, record, path):
     assert (code, record["verdict"]) == (0, "verified")
     names = [r["name"] for r in record["remedies"]]
     assert "module_chosen_by_value" in names
@@ -76,6 +89,15 @@ def test_heimdall_chooses_its_calibration_by_id_in_the_file(tmp_path, name, leve
     assert [o.name for o in session.get_outputs()] == ["positions_out", "uncertainties"]
 
 
+def test_heimdall_chooses_its_calibration_by_id_in_the_file(shown, out):
+    is_chosen_by_id(*shown("heimdall/recipe.py:heimdall_net", "heimdall_net"), out / "heimdall_net.onnx")
+
+
+def test_heimdall_pro_chooses_its_calibration_by_id_in_the_file(tmp_path):
+    path = tmp_path / "pro.onnx"
+    is_chosen_by_id(*export("heimdall/recipe.py:heimdall_net_pro", path, "--level", "quick"), path)
+
+
 def test_heimdall_without_remedies_is_wrong_at_the_item_line(tmp_path):
     code, record = export("heimdall/recipe.py:heimdall_net", tmp_path / "h.onnx", "--no-remedies", "--route", "trace")
     assert (code, record["verdict"]) == (1, "wrong")
@@ -83,15 +105,19 @@ def test_heimdall_without_remedies_is_wrong_at_the_item_line(tmp_path):
     assert "positions" in [f["seen"] for f in record["findings"] if f["code"] == "FW210"]
 
 
-def test_heimdall_with_its_own_patch_is_verified(tmp_path):
-    code, record = export("heimdall/recipe.py:heimdall_net_patched", tmp_path / "h.onnx", "--route", "trace")
+def test_heimdall_with_its_own_patch_is_verified(shown):
+    code, record = shown("heimdall/recipe.py:heimdall_net_patched", "heimdall_net_patched", "--level quick")
     assert (code, record["verdict"]) == (0, "verified")
     assert record["subject"]["patches"] == ["HeimdallNet._calibrate"]
 
 
-@pytest.mark.parametrize("name", ["localization_narrow", "localization_tiny"])
-def test_localization_net_takes_any_batch(tmp_path, name):
-    code, record = export(f"heimdall/recipe.py:{name}", tmp_path / "l.onnx", "--level", "quick")
+def test_localization_net_takes_any_batch(shown):
+    code, record = shown("heimdall/recipe.py:localization_tiny", "localization_tiny", "--level quick")
+    assert (code, record["verdict"]) == (0, "verified")
+
+
+def test_a_narrow_localization_net_takes_any_batch(tmp_path):
+    code, record = export("heimdall/recipe.py:localization_narrow", tmp_path / "l.onnx", "--level", "quick")
     assert (code, record["verdict"]) == (0, "verified")
 
 
@@ -102,27 +128,28 @@ def test_the_2048_mistake_is_found_with_both_numbers_and_the_layer(tmp_path):
     assert finding["data"] == {"arrives": 1536, "built": 2048, "layer": "position_head.0"}
 
 
-def test_swipe_finds_the_same_words_with_both_files(tmp_path):
+def test_swipe_finds_the_same_words_with_both_files(shown, out):
     for name in ("encoder", "decoder"):
-        code, record = export(f"swipe/recipe.py:{name}", tmp_path / f"{name}.onnx")
+        code, record = shown(f"swipe/recipe.py:{name}", name)
         assert (code, record["verdict"]) == (0, "verified")
-    files = [str(tmp_path / f"{name}.onnx") for name in ("encoder", "decoder")]
+    files = [str(out / f"{name}.onnx") for name in ("encoder", "decoder")]
     command = [sys.executable, "examples/swipe/compare.py", *files]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "200 of 200" in done.stdout
 
 
-TOWERS = {
-    "text_eager": "standard",
-    "text_sdpa": "standard",
-    "text_eager_fp16": "standard",
-    "text_sdpa_fp16": "quick",
-    "text_image": "quick",
-    "vision_672": "quick",
-    "vision_672_fp16": "quick",
-}
-"""Two of each kind are looked at closely; the rest quickly, to keep the suite short."""
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("text_sdpa", []), ("text_eager_fp16", ["--level quick"]), ("vision_672", ["--level quick"])],
+)
+def test_a_qwen_tower_of_the_documentation_is_verified(shown, name, options):
+    code, record = shown(f"qwen_vl/recipe.py:{name}", name, *options)
+    assert (code, record["verdict"]) == (0, "verified"), record["ladder"]
+
+
+TOWERS = {"text_eager": "standard", "text_sdpa_fp16": "quick", "text_image": "quick", "vision_672_fp16": "quick"}
+"""One more is looked at closely; the rest quickly, to keep the suite short."""
 
 
 @pytest.mark.parametrize("name", TOWERS)

@@ -24,6 +24,12 @@ KNOWN = {
     ("evidence/differential.py", "ir.load"),
     ("ladder/capture_trace.py", "ir.load"),
     ("ladder/climb.py", "open_runtime"),
+    ("generation/greedy.py", "OrtSession"),
+    ("testing/trial.py", "onnxruntime.InferenceSession"),
+    # Code that the user named or installed, as `import` would.
+    ("cli/export_generation.py", "load_model"),
+    ("subject/recipe.py", "load_model"),
+    ("plugins.py", "point.load"),
     # Weights and data, as tensors only.
     ("subject/checkpoint.py", "torch.load"),
     ("subject/checkpoint.py", "load_file"),

@@ -80,7 +80,7 @@ def apart(name: str, column: str, timeout: float) -> dict[str, Any]:
 
 def case_rows(name: str, columns: Iterable[str], known: dict[tuple[str, str], str], timeout: float) -> Iterable[Any]:
     """The rows of one case that are not known yet; none besides the first where it is skipped."""
-    for column in (LEGAL, *columns):
+    for column in dict.fromkeys((LEGAL, *columns)):
         if (name, column) in known:
             outcome = known[name, column]
         else:

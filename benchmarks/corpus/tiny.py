@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from transformers import AutoConfig
+
 WIDTH, HEADS, VOCABULARY, WORDS = 32, 4, 128, 100
 """Ordinary token ids lie below WORDS; special ones that the defaults put further up are moved between the two."""
 
@@ -48,6 +50,7 @@ _LISTS = {"depths": 1, "depth": 1, "num_block_repeats": 1, "block_repeats": 1, "
 _UNSAID = {
     "vocab_size": VOCABULARY, "head_dim": 8, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1,
     "topk_group": 1, "pad_token_id": 0, "moe_intermediate_size": 16, "n_shared_experts": 1,
+    "layer_types": ["full_attention"] * 2,
 }  # fmt: skip
 """Settings that some classes leave as None and cannot do without."""
 
@@ -66,7 +69,8 @@ def shrunk(config: Any, unsaid: dict[str, Any]) -> dict[str, Any]:
     for name, value in settings.items():
         part = getattr(config, name, None) if isinstance(value, dict) else None
         if hasattr(part, "to_dict"):
-            found[name] = shrunk(part, unsaid) | ({} if name in parts else {"model_type": part.model_type})
+            known = parts.get(name) not in (None, AutoConfig)
+            found[name] = shrunk(part, unsaid) | ({} if known else {"model_type": part.model_type})
         elif name == "rope_parameters" and isinstance(value, dict):
             found |= _rotary(value)
         elif isinstance(value, bool) or name in ("qk_head_dim", "max_length"):
@@ -112,6 +116,8 @@ def _several(name: str, values: list[int]) -> dict[str, Any]:
         return {name: 2}
     if name in ("hidden_sizes", "embed_dim", "embed_dims", "stem_channels", "neck_hidden_sizes"):
         return {name: [16 * 2**i for i in range(len(values))] if values != sorted(values)[::-1] else [32] * len(values)}
+    if name in ("num_heads", "num_attention_heads"):
+        return {name: [min(v, 2) for v in values]}
     if name in ("image_size", "patch_size") and max(values) > 32:
         return {name: [32] * len(values)}
     return {}

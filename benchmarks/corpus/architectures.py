@@ -60,6 +60,15 @@ def find(name: str) -> Case:
     raise first or LookupError(f"its first input is {kind.main_input_name}, which the corpus does not know how to draw")
 
 
+def _stirred(model: nn.Module) -> nn.Module:
+    """Weights that start all alike are drawn: gates at zero hide what lies behind them, and routers at zero tie."""
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.is_floating_point() and weight.numel() > 1 and bool((weight == weight.flatten()[0]).all()):
+                weight += 0.1 * torch.randn_like(weight)
+    return model
+
+
 def _try(case: Case) -> None:
     model = case.build()
     size = sum(p.numel() for p in model.parameters())
@@ -89,7 +98,7 @@ def _candidates(name: str, family: str, kind: Any, config_kind: type) -> Iterato
 
         def build(config: Any = config) -> nn.Module:
             torch.manual_seed(0)
-            return kind(config).eval()
+            return _stirred(kind(config).eval())
 
         for lines, bounds in _inputs(kind, config):
             yield Case(name, family, build, tuple(lines), bounds)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+import fairway
 from fairway.evidence.gather import _take
-from fairway.evidence.judge import ENOUGH, HOPELESS, Judge
+from fairway.evidence.judge import ENOUGH, HOPELESS, TIES, Judge
 from fairway.evidence.lattice import lattice, sample
 from fairway.runtimes.eager import rounding, run_eager, run_truth, to_array, widened
 from fairway.subject.subject import build_subject
@@ -148,7 +149,15 @@ def test_equal_elements_in_another_order_are_excused():
     subject = _subject(TopOfRounded())
     judge = _judge(subject, lambda names, tensors: _lowest_first(*tensors))
     assert judge.failures() == []
-    assert {t.excused for t in judge.trials} == {"", "PyTorch leaves the order of equal elements open"}
+    assert {t.excused for t in judge.trials} == {"", TIES}
+
+
+def test_a_file_that_breaks_ties_otherwise_is_verified_and_said_to(tmp_path):
+    result = fairway.export(
+        TopOfRounded(), ["x: float32[batch, 9]"], tmp_path / "top.onnx", bounds={"batch": (1, 4)}
+    )
+    assert result.verdict == "verified"
+    assert "FW413" in [finding.code for finding in result.findings]
 
 
 def test_unequal_elements_in_another_order_are_not():

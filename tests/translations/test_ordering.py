@@ -40,6 +40,16 @@ PLACES = {
     "bucketize by the row itself": lambda x, y: torch.bucketize(x, x[0].sort().values),
     "bucketize one number": lambda x, y: torch.bucketize(0.2, EDGES),
 }
+SORTS = {
+    "places": lambda x, y: torch.argsort(x, dim=-1, stable=True),
+    "what is no number last": lambda x, y: torch.argsort(torch.where(x > 1, NAN, x), stable=True),
+    "and first downwards": lambda x, y: torch.argsort(torch.where(x > 1, NAN, x), stable=True, descending=True),
+    "downwards": lambda x, y: torch.sort(x, dim=0, stable=True, descending=True),
+    "whole numbers": lambda x, y: torch.sort(x.long(), stable=True),
+    "bools": lambda x, y: torch.sort(x > 0, stable=True),
+    "bytes": lambda x, y: torch.sort(x.abs().byte(), dim=1, stable=True, descending=True),
+    "one number": lambda x, y: torch.sort(x.sum(), stable=True),
+}
 PICKS = {
     "kthvalue": led(lambda x: torch.kthvalue(x, 1), -1),
     "second of a column": led(lambda x: torch.kthvalue(x, x.shape[0], 0), 0),
@@ -84,3 +94,13 @@ def test_a_place_is_the_one_that_pytorch_finds(places: Trial, name: str) -> None
 @pytest.mark.parametrize("name", PICKS)
 def test_a_pick_is_pytorchs(picks: Trial, name: str) -> None:
     picks.check(name, tolerance=0)
+
+
+@pytest.fixture(scope="module")
+def sorts() -> Trial:
+    return Trial(SORTS, [rows(3, 5, 1), rows(1, 1, 1), rows(4, 30, 1)])
+
+
+@pytest.mark.parametrize("name", SORTS)
+def test_equal_elements_stay_in_order(sorts: Trial, name: str) -> None:
+    sorts.check(name, tolerance=0)

@@ -12,7 +12,7 @@ import torch
 from fairway.evidence.boundary import Shrunk, shrink
 from fairway.evidence.evidence import Evidence, OutputError, Tested
 from fairway.evidence.hints import sizes_spoken_of, thresholds_spoken_of
-from fairway.evidence.judge import ENOUGH, HOPELESS, Judge, Trial, open_runtime
+from fairway.evidence.judge import ENOUGH, HOPELESS, TIES, Judge, Trial, open_runtime
 from fairway.evidence.lattice import Level, Sample, lattice
 from fairway.evidence.yardstick import FACTOR, STATED
 from fairway.findings import Finding, Where
@@ -139,6 +139,9 @@ def _findings(judge: Judge, failures: list[Trial], shrunk: Shrunk | None) -> lis
         found += _wrong(judge, failures, shrunk)
     if judge.no_truth is not None:
         found.append(Finding("FW410", judge.no_truth))
+    tied = [t for t in judge.trials if t.excused == TIES]
+    if tied:
+        found.append(Finding("FW413", f"at {len(tied)} of {len(judge.trials)} samples, such as {tied[0].sample}"))
     illegal = [t for t in judge.trials if t.illegal is not None]
     if illegal and len(illegal) == len(judge.trials):
         found.append(Finding("FW201", f"{illegal[0].illegal}, at every point tried"))

@@ -263,6 +263,11 @@ _ROWS = (
     Code("FW412", "token-differs", "The files generate another token than PyTorch", "evidence",
          "Led by PyTorch's tokens, with the cache of their own, they choose otherwise where rounding explains nothing.",
          ("Do not ship these files.",)),
+    Code("FW413", "ties", "The answer hangs on the order of equal elements", "evidence",
+         "PyTorch leaves open which of equal elements `sort` and `topk` put first, and the file puts another first. "
+         "With PyTorch's ties broken as the file breaks them, the two agree.",
+         ("Nothing, if such ties do not occur in your data; a router whose weights are all zero ties everywhere.",
+          "Else break the ties yourself, or sort with `stable=True`."), "note"),
     # FW5xx: limits.
     Code("FW501", "time-limit", "The time limit was reached", "limit",
          "The attempt was stopped.", ("Raise --timeout.",)),

@@ -1,9 +1,11 @@
-"""Places in a sorted row, and the middle, the k-th and the most frequent of a row.
+"""Rows sorted, places in a sorted row, and the middle, the k-th and the most frequent of a row.
 
-torch has none of these. A place is counted, not searched for: as many boundaries as lie before the value. That costs
-one comparison for each boundary and value, and leaves the number of both open.
+torch has none of these, and of sorting only the kind that leaves the order of equal elements open. A place is counted,
+not searched for: as many boundaries as lie before the value. That costs one comparison for each boundary and value, and
+leaves the number of both open.
 
-Which of equal elements an index names is left open by PyTorch, and differs here.
+Which of equal elements an index names is left open by PyTorch except in stable sorting, and differs here. A NaN in a
+row with infinities is sorted among them rather than beyond.
 """
 
 from __future__ import annotations
@@ -80,6 +82,14 @@ def _counted(row: Any, values: Any, right: bool, short: bool) -> Any:
     past = (op.Greater if right else op.GreaterOrEqual)(row, op.Unsqueeze(values, [-1]))
     count = op.ReduceSum(op.Cast(op.Not(past), to=KIND.INT64), [-1], keepdims=0)
     return op.Cast(count, to=KIND.INT32) if short else count
+
+
+def sort_stable(self: Any, stable: bool | None = None, dim: int = -1, descending: bool = False) -> tuple[Any, Any]:
+    """ONNX's TopK puts the first of equal elements first, whichever way it sorts."""
+    if not self.shape:
+        return op.Identity(self), op.Constant(value_int=0)
+    _, places = op.TopK(_known(self), size(self, dim), axis=dim, largest=int(descending))
+    return op.GatherElements(self, places, axis=dim), places
 
 
 def kthvalue(self: Any, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Any, Any]:
@@ -170,6 +180,7 @@ TABLE: Table = {
     torch.ops.aten.searchsorted.Scalar: searchsorted_scalar,
     torch.ops.aten.bucketize.Tensor: bucketize,
     torch.ops.aten.bucketize.Scalar: bucketize_scalar,
+    torch.ops.aten.sort.stable: sort_stable,
     torch.ops.aten.kthvalue.default: kthvalue,
     torch.ops.aten.median.default: median,
     torch.ops.aten.median.dim: median_dim,

@@ -34,6 +34,14 @@ class Branches(Plain):
         return y * 2
 
 
+class BranchesOnSize(Plain):
+    def forward(self, x):
+        y = self.linear(x)
+        if y.shape[1] > 8:
+            return y.tanh()
+        return y * 2
+
+
 class Loops(Plain):
     def forward(self, x):
         total = torch.zeros_like(x[:, 0])
@@ -174,6 +182,14 @@ def test_a_branch_on_values_is_wrong_and_named(tmp_path):
     assert result.verdict == "wrong"
     assert result.findings[0].code == "FW207"
     assert result.findings[0].where.source == "if y.sum() > 0:"
+
+
+def test_a_branch_on_a_size_is_named_where_every_exporter_keeps_silent(tmp_path):
+    result = fairway.export(BranchesOnSize(), LINE, tmp_path / "b.onnx", bounds=BOUNDS, routes=("export-dynamic",))
+    assert result.verdict == "wrong"
+    finding = next(f for f in result.findings if f.code == "FW207")
+    assert finding.where.source == "if y.shape[1] > 8:"
+    assert "right up to time=8, wrong from 9" in finding.seen
 
 
 def test_a_length_baked_into_a_constant_is_wrong(tmp_path):

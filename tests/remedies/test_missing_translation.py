@@ -24,6 +24,13 @@ class Lacking(nn.Module):
         return torch.cummax(x, 1).values, quantised, torch.roll(x, 1, 1), torch.roll(x, x.shape[1] // 2, 1)
 
 
+class TakesAlong(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        order = x.argsort(1)
+        first = order[:1, :2]
+        return torch.take_along_dim(x, order, 1), x.take_along_dim(first, dim=-1), torch.take_along_dim(x, order)
+
+
 class Plain(nn.Module):
     """Rolls as torch's own can, and scales."""
 
@@ -92,3 +99,12 @@ def test_a_translation_notes_the_remedy_that_was_being_applied_once() -> None:
     assert case.used == set()
     assert noted(1) == 2
     assert case.used == {"one"}
+
+
+def test_sizes_stay_open_where_torchs_own_code_fixes_them() -> None:
+    with pytest.raises(Exception, match="specialized"):
+        export(make_case(TakesAlong(), make(3, 5)), DIMS)
+    case = make_case(TakesAlong(), make(3, 5))
+    model = export(case, DIMS, REMEDY)
+    assert_parity(model, TakesAlong(), make(3, 5), make(1, 2), make(4, 20), atol=0)
+    assert case.used == {""}

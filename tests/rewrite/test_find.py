@@ -100,6 +100,22 @@ def test_branches_on_values_are_found_in_order() -> None:
     ]
 
 
+class BranchingOnSizes(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] > 64:
+            raise ValueError("a check of the input, not a choice")
+        if x.size(1) % 2:
+            x = nn.functional.pad(x, (0, 1))
+        return x if x.numel() > 8 else -x
+
+
+def test_branches_on_sizes_are_found_but_checks_of_the_input_are_not() -> None:
+    assert [(kind, detail) for kind, _, detail in found(BranchingOnSizes())] == [
+        ("branch", "`if x.size(1) % 2` asks for a size that may vary"),
+        ("branch", "`if x.numel() > 8` asks for a size that may vary"),
+    ]
+
+
 def test_the_module_path_is_named_and_a_class_is_read_once() -> None:
     model = nn.Sequential(nn.Linear(3, 3), SpreadByTensorLength(), SpreadByTensorLength())
     assert [s.where.module for s in suspects(model)] == ["1"]

@@ -229,7 +229,7 @@ def _weigh(
         if not evidence.wrong:
             believed: Verdict = "unproven" if any(f.code == "FW504" for f in evidence.findings) else "verified"
             return "wrong" if clash else believed, evidence, (*evidence.findings, *clash)
-        causes = blame(captured.warned, suspected) or accuse(suspected)
+        causes = blame(captured.warned, suspected) or accuse(suspected, bool(evidence.boundaries))
         if evidence.boundaries:
             line = "; ".join(evidence.boundaries)
             causes = [replace(f, seen=f"{f.seen}; the file is {line}") for f in causes]

@@ -67,9 +67,12 @@ def blame(warned: Sequence[tuple[str, Where]], suspects: Sequence[Suspect]) -> l
     return list({(f.code, str(f.where)): f for f in found}.values())
 
 
-def accuse(suspects: Sequence[Suspect]) -> list[Finding]:
-    """Where nothing was said by the exporter, the lines that it is known to freeze; used once the file is wrong."""
-    return [Finding(_KINDS[s.kind], s.detail, where=s.where) for s in suspects if s.kind in ("loop", "choice")]
+def accuse(suspects: Sequence[Suspect], by_size: bool) -> list[Finding]:
+    """Where nothing was said by the exporter, the lines that it is known to freeze; used once the file is wrong.
+
+    A branch is among them only if the file is right at some sizes: one on a value does not go without a word.
+    """
+    return [Finding(_KINDS[s.kind], s.detail, where=s.where) for s in suspects if by_size or s.kind != "branch"]
 
 
 def _caused(where: Where | None, suspects: Sequence[Suspect]) -> list[Finding]:

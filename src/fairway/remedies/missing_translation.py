@@ -2,7 +2,8 @@
 
 torch 2.13 ends with "No ONNX function found" for some sixty operators that ONNX can express, and gets a dozen others
 wrong for some arguments; `fairway.translations` has them. Where torch's own is right for a call, torch's own is used.
-Fake quantisation lacks even the shapes to be captured with, and gets them here.
+Fake quantisation lacks even the shapes to be captured with, and gets them here; functions that fix sizes while they are
+captured are computed otherwise.
 
 The plug-ins' translations come with them. First of its kind, so that the others' entries win.
 
@@ -11,7 +12,7 @@ Refuses under the TorchScript exporter, which has no such hook.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from fairway.remedies.contract import Applied, Case, Match, Refusal, Remedy, noting, translating
 
@@ -29,6 +30,7 @@ def apply(case: Case, match: Match) -> Applied:
     from fairway.translations import TRANSLATIONS
     from fairway.translations.better import BETTER, torchs_own, where_better
     from fairway.translations.quantized import captured
+    from fairway.translations.standing_in import StandingIn
 
     table = {}
     for operator, ours in TRANSLATIONS.items():
@@ -38,7 +40,10 @@ def apply(case: Case, match: Match) -> Applied:
         elif operator in BETTER:
             table[operator] = where_better(noting(case, ours), theirs, BETTER[operator].here)
     table |= plugged_translations()
-    with captured(), translating(case, table):
+    name = case.applying
+    # Strict capture reads a mode's own code as part of the model.
+    standing_in = nullcontext() if case.route.capture == "strict" else StandingIn(lambda: case.used.add(name))
+    with captured(), standing_in, translating(case, table):
         yield
 
 

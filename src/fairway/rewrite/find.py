@@ -1,8 +1,8 @@
 """Names the lines at which an exporter will freeze the model to its example: loops, choices of a module, branches.
 
 A loop is suspect when a tensor's size or value bounds it; a choice, when a number taken out of a tensor picks a
-module; a branch, when a tensor's value decides it. Loops over layers, heads or other numbers of the configuration are
-not. The model is read, never run.
+module; a branch, when a tensor's size or value decides it. Loops over layers, heads or other numbers of the
+configuration are not. The model is read, never run.
 """
 
 from __future__ import annotations
@@ -259,6 +259,8 @@ class _Body(ast.NodeVisitor):
         # Inside a suspect loop a plain number is the loop's own business: it goes away together with the loop.
         if "tensor" in flags or ("value" in flags and not self.in_loop):
             self.reading.report("branch", node, self.source, f"`if {ast.unparse(test)}` asks for a tensor's value")
+        elif "size" in flags and not self.in_loop and not _only_refuses(node):
+            self.reading.report("branch", node, self.source, f"`if {ast.unparse(test)}` asks for a size that may vary")
 
     def _loop_body(self, statements: list[ast.stmt], suspect: bool) -> None:
         inside = self.in_loop
@@ -344,3 +346,8 @@ def _annotated(parameter: ast.arg) -> Flags:
         return NONE
     sequence = text.partition("[")[0].rpartition(".")[2].lower() in ("list", "tuple", "sequence", "dict", "mapping")
     return SEQUENCE if sequence else TENSOR
+
+
+def _only_refuses(node: ast.If | ast.IfExp) -> bool:
+    """A check of the inputs: legal ones never take that side."""
+    return isinstance(node, ast.If) and not node.orelse and all(isinstance(s, ast.Raise | ast.Pass) for s in node.body)

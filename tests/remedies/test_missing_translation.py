@@ -24,11 +24,12 @@ class Lacking(nn.Module):
         return torch.cummax(x, 1).values, quantised, torch.roll(x, 1, 1), torch.roll(x, x.shape[1] // 2, 1)
 
 
-class TakesAlong(nn.Module):
+class StoodInFor(nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         order = x.argsort(1)
         first = order[:1, :2]
-        return torch.take_along_dim(x, order, 1), x.take_along_dim(first, dim=-1), torch.take_along_dim(x, order)
+        leaks = nn.functional.rrelu(x, 0.1, 0.3)
+        return torch.take_along_dim(x, order, 1), x.take_along_dim(first, dim=-1), torch.take_along_dim(x, order), leaks
 
 
 class Plain(nn.Module):
@@ -103,8 +104,8 @@ def test_a_translation_notes_the_remedy_that_was_being_applied_once() -> None:
 
 def test_sizes_stay_open_where_torchs_own_code_fixes_them() -> None:
     with pytest.raises(Exception, match="specialized"):
-        export(make_case(TakesAlong(), make(3, 5)), DIMS)
-    case = make_case(TakesAlong(), make(3, 5))
+        export(make_case(StoodInFor(), make(3, 5)), DIMS)
+    case = make_case(StoodInFor(), make(3, 5))
     model = export(case, DIMS, REMEDY)
-    assert_parity(model, TakesAlong(), make(3, 5), make(1, 2), make(4, 20), atol=0)
+    assert_parity(model, StoodInFor(), make(3, 5), make(1, 2), make(4, 20), atol=1e-6)
     assert case.used == {""}

@@ -233,6 +233,13 @@ _ROWS = (
     Code("FW322", "float64-without-kernel", "The runtime has no float64 kernel for an activation", "upstream",
          "ONNX Runtime has Erf, Gelu, Softplus, Elu and their like in float32 only.",
          ("Leave remedies on: float64_without_kernel.", "Export the model in float32.")),
+    Code("FW323", "parametrised-weight", "A weight is computed anew in every call", "upstream",
+         "Exporters write the computation into the file, or fail at it; its result is always the same.",
+         ("Leave remedies on: parametrised_weight.",
+          "Or call torch.nn.utils.parametrize.remove_parametrizations once training is over.")),
+    Code("FW324", "sparse-weight", "The model holds a sparse tensor", "upstream",
+         "Neither torch.onnx nor ONNX Runtime takes one.",
+         ("Leave remedies on: sparse_weight.", "Or hold it dense.")),
     # FW4xx: what the evidence showed.
     Code("FW401", "numbers-differ", "The file's numbers differ from PyTorch's", "evidence",
          "At a legal input the file is further from the float64 truth than PyTorch's own rounding explains.",

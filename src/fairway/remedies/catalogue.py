@@ -19,8 +19,10 @@ from fairway.remedies import (
     module_chosen_by_value,
     mul_scalar,
     output_shape_fixed,
+    parametrised_weight,
     rnn_batch_baked,
     rnn_time_baked,
+    sparse_weight,
     training_mode,
     transformers_patches,
     vmap_mask,
@@ -33,6 +35,8 @@ _REMEDIES = (
     loop_unrolled.REMEDY,
     # The model.
     training_mode.REMEDY,
+    parametrised_weight.REMEDY,
+    sparse_weight.REMEDY,
     rnn_batch_baked.REMEDY,
     # A library, while it captures.
     attention_length_baked.REMEDY,

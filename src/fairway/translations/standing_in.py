@@ -1,6 +1,7 @@
-"""Functions whose own code in C++ reads sizes as plain numbers, so that torch.export fixes what should stay open.
+"""Functions that cannot be captured as they are, and are computed by others that can.
 
-While a model is captured, calls of them are computed by these instead, from operators that keep sizes open.
+`take_along_dim` reads sizes as plain numbers in C++, so that torch.export fixes what should stay open; `rrelu` without
+training is captured as an operator that fills a tensor of noise, which has no translation.
 """
 
 from __future__ import annotations
@@ -19,16 +20,26 @@ def take_along_dim(input: torch.Tensor, indices: torch.Tensor, dim: int | None =
     around = [list(one.shape) for one in (input, indices)]
     for shape in around:
         shape[dim] = 1
-    common = list(torch.broadcast_shapes(*around))
+    shapes: Any = torch.broadcast_shapes  # untyped
+    common = list(shapes(*around))
     wide, places = (
         one.expand([*common[:dim], one.shape[dim], *common[dim + 1 :]]) for one in (input, indices)
     )
     return wide.gather(dim, places)
 
 
+def rrelu(
+    input: torch.Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
+) -> torch.Tensor:
+    if training:
+        return torch.rrelu(input, lower, upper, training)
+    return torch.nn.functional.leaky_relu(input, (lower + upper) / 2, inplace)
+
+
 STAND_INS: dict[Any, Callable[..., Any]] = {
     torch.take_along_dim: take_along_dim,
     torch.Tensor.take_along_dim: take_along_dim,
+    torch.nn.functional.rrelu: rrelu,
 }
 
 

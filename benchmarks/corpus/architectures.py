@@ -40,8 +40,7 @@ Inputs = tuple[list[str], dict[str, tuple[int, int]]]
 
 
 def names() -> list[str]:
-    heads = [getattr(auto, f"MODEL_FOR_{head}_MAPPING_NAMES") for _, head in _HEADS]
-    every = dict.fromkeys(kind for table in (*heads, auto.MODEL_MAPPING_NAMES) for kind in table)
+    every = dict.fromkeys(kind for table in (*_tables(), auto.MODEL_MAPPING_NAMES) for kind in table)
     return [PREFIX + kind for kind in sorted(every)]
 
 
@@ -82,11 +81,15 @@ def _try(case: Case) -> None:
 def _class(model_type: str) -> tuple[str, Any]:
     import transformers
 
-    for family, head in _HEADS:
-        table = getattr(auto, f"MODEL_FOR_{head}_MAPPING_NAMES")
+    for (family, _), table in zip(_HEADS, _tables(), strict=True):
         if model_type in table:
             return family, getattr(transformers, _first(table[model_type]))
     return "bare", getattr(transformers, _first(auto.MODEL_MAPPING_NAMES[model_type]))
+
+
+def _tables() -> list[Mapping[str, Any]]:
+    """The registry's tables by head; an older transformers lacks some of them."""
+    return [getattr(auto, f"MODEL_FOR_{head}_MAPPING_NAMES", {}) for _, head in _HEADS]
 
 
 def _first(named: Any) -> str:

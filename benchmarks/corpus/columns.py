@@ -97,7 +97,10 @@ def optimum(case: Case, model: torch.nn.Module, path: Path) -> None:
     """Where it has a config for the type and the task that the class stands for."""
     from optimum.exporters.onnx import export
     from optimum.exporters.tasks import TasksManager
+    from transformers import PreTrainedModel
 
+    if not isinstance(model, PreTrainedModel):
+        raise NotForIt("not a model of transformers")
     kind = model.config.model_type
     tasks = TasksManager.get_supported_tasks_for_model_type(kind, exporter="onnx", library_name="transformers")
     task = TasksManager.infer_task_from_model(model)
@@ -129,3 +132,6 @@ OLDER: dict[str, Callable[[Case, torch.nn.Module, Path], None]] = {
     "onnx-diagnostic": onnx_diagnostic,
 }
 """Tools that do not work with this transformers: run with an older one, see requirements-older.txt."""
+
+CHOOSES = ("optimum-onnx",)
+"""Tools that decide themselves which of a model's outputs the file has."""

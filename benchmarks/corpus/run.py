@@ -28,7 +28,7 @@ LEGAL = "legal"
 def work(name: str, column: str, folder: Path, timeout: float) -> dict[str, Any]:
     """One case by one column, scored."""
     from check import legal, score
-    from columns import OLDER, STOCK, NotForIt, example_sizes
+    from columns import CHOOSES, OLDER, STOCK, NotForIt, example_sizes
     from corpus import find
 
     row: dict[str, Any] = {"case": name, "column": column}
@@ -59,7 +59,7 @@ def work(name: str, column: str, folder: Path, timeout: float) -> dict[str, Any]
             row |= {"outcome": "fails", "note": f"{type(error).__name__}: {said[:300]}"}
     row["seconds"] = round(time.monotonic() - started, 2)
     if "outcome" not in row:
-        found = score(case, case.build().eval(), path, example_sizes(case))
+        found = score(case, case.build().eval(), path, example_sizes(case), column in CHOOSES)
         row |= {"outcome": found.outcome, "note": found.note}
     return row
 

@@ -9,6 +9,7 @@ from fairway.evidence.gather import _take
 from fairway.evidence.judge import ENOUGH, HOPELESS, TIES, Judge
 from fairway.evidence.lattice import lattice, sample
 from fairway.runtimes.eager import rounding, run_eager, run_truth, to_array, widened
+from fairway.runtimes.liberties import PlainArithmetic
 from fairway.subject.subject import build_subject
 
 
@@ -396,3 +397,10 @@ def test_a_log1p_written_as_a_logarithm_is_excused_and_nothing_beyond(offset, wr
     judge = _two(SmallLog(), plain, 50)
     assert max(map(judge.ratio, judge.trials)) > 1
     assert len(judge.failures()) == wrong
+
+
+def test_a_sigmoid_in_place_has_no_more_digits_in_its_tail_than_any_other():
+    with PlainArithmetic() as plain:
+        moved = torch.full((100,), -25.0).sigmoid_()
+    assert plain.used
+    assert moved.min() < 0 < moved.max()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from harness import EXPORT, STRICT, TRACE, assert_parity, export, make_case, operators
+from harness import EXPORT, STRICT, TRACE, applied, assert_parity, export, make_case, operators
 from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from fairway.ladder.route import Route
 from fairway.remedies.contract import Refusal
@@ -54,6 +55,28 @@ def every(kind: type[nn.RNNBase], **options: object) -> list[nn.RNNBase]:
     ]
 
 
+class Packed(nn.Module):
+    """Rows of different lengths: padded back to the whole, to the longest, and not at all."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first = KINDS[kind](3, 4, 2, bidirectional=True)
+        self.second = KINDS[kind](8, 4, batch_first=True)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        packed = pack_padded_sequence(x.transpose(0, 1), lengths, enforce_sorted=False)
+        packed, _ = self.first(packed)
+        whole, rows = pad_packed_sequence(packed, batch_first=True, padding_value=-1.0, total_length=x.shape[1])
+        steps, last = self.second(pack_padded_sequence(whole, rows, batch_first=True, enforce_sorted=False))
+        longest, _ = pad_packed_sequence(steps)
+        return whole, longest, last[0] if isinstance(last, tuple) else last, rows
+
+
+def rows(*lengths: int, time: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.randn(len(lengths), time, 3), torch.tensor(lengths)
+
+
 def points() -> list[tuple[torch.Tensor]]:
     return [(torch.randn(3, 7, 3),), (torch.randn(1, 1, 3),), (torch.randn(2, 11, 3),)]
 
@@ -74,6 +97,23 @@ def test_all_configurations_agree_at_other_lengths_and_batches(kind: str, option
     exported = export(make_case(model, (torch.randn(2, 5, 3),)), BOTH, REMEDY)
     assert operators(exported).count(kind) >= len(model.layers)
     assert_parity(exported, model, *points(), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_packed_sequences_agree_whatever_the_lengths(kind: str) -> None:
+    model = Packed(kind).eval()
+    exported = export(make_case(model, rows(3, 7, 5, time=7)), [*BOTH, {0: "batch"}], REMEDY)
+    others = [rows(3, 7, 5, time=7), rows(1, time=1), rows(2, 4, time=9), rows(6, 6, 6, 1, time=6)]
+    assert_parity(exported, model, *others, atol=1e-5)
+
+
+def test_packing_is_torchs_own_again_afterwards() -> None:
+    helpers, layer = torch.nn.utils.rnn, nn.GRU
+    before = helpers._VF, layer.check_forward_args, nn.LSTM.check_forward_args
+    model = Packed("GRU").eval()
+    with applied(make_case(model, rows(3, 7, time=7)), REMEDY):
+        assert helpers._VF is not before[0]
+    assert (helpers._VF, layer.check_forward_args, nn.LSTM.check_forward_args) == before
 
 
 @pytest.mark.parametrize("route", [EXPORT, STRICT, Route("export", "auto")], ids=lambda r: r.name)

@@ -12,20 +12,22 @@ step.
 
 Refuses under the TorchScript tracer, which has its own translation; without recurrent layers; with dropout
 between layers in training mode; and in dtypes for which the runtime has no recurrent kernel. Packed
-sequences are left to torch. Can go when torch keeps the loop through `run_decompositions` for all three
+sequences stay padded, and their lengths go to the node (see packed.py), but for strict capture and for a
+projected LSTM in both directions. Can go when torch keeps the loop through `run_decompositions` for all three
 layers (pytorch/pytorch#193192 does so for GRU and LSTM).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 
 from fairway.findings import Where
 from fairway.remedies.contract import Applied, Case, Match, Refusal, Remedy, translating
+from fairway.remedies.packed import Lengths, unpacked
 
 GATES = {"GRU": (1, 0, 2), "LSTM": (0, 3, 1, 2), "RNN_TANH": (0,), "RNN_RELU": (0,)}
 """Where ONNX's gates stand in torch's weights: z r h against r z n; i o f c against i f g o."""
@@ -44,8 +46,11 @@ def recurrent(
     layers: int,
     bidirectional: bool,
     batch_first: bool,
+    lengths: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """One operator for the three layers; only an LSTM has a cell state, the others hand back an empty one."""
+    if lengths is not None:
+        raise NotImplementedError("rows of different lengths are captured, and computed by the file")
     rest = (list(weights), biased, layers, 0.0, False, bidirectional, batch_first)
     if mode == "LSTM":
         return torch.lstm(input, (hidden, cell), *rest)
@@ -65,6 +70,7 @@ def _shapes(
     layers: int,
     bidirectional: bool,
     batch_first: bool,
+    lengths: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     features = hidden.shape[2] * (2 if bidirectional else 1)
     output = input.new_empty((*input.shape[:2], features))
@@ -85,13 +91,15 @@ class _Functions:
 
 def _opaque(mode: str, original: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
-        # A packed sequence passes its batch sizes second and the states third; that is another operator.
-        if isinstance(args[3], (list, tuple)):
-            return original(*args)
+        lengths = None
+        if isinstance(args[3], (list, tuple)):  # a packed sequence passes its batch sizes second, the states third
+            if not isinstance(args[1], Lengths):
+                return original(*args)
+            lengths, args = args[1].tensor, (args[0], *args[2:], False)
         input, state, weights, biased, layers, _, _, bidirectional, batch_first = args
         hidden, cell = state if mode == "LSTM" else (state, state.new_empty(0))
         output, hidden, cell = torch.ops.fairway.recurrent(
-            input, hidden, cell, list(weights), mode, biased, layers, bidirectional, batch_first
+            input, hidden, cell, list(weights), mode, biased, layers, bidirectional, batch_first, lengths
         )
         return (output, hidden, cell) if mode == "LSTM" else (output, hidden)
 
@@ -108,10 +116,12 @@ def translate(
     layers: int,
     bidirectional: bool,
     batch_first: bool,
+    lengths: Any = None,
 ) -> tuple[Any, Any, Any]:
     """The operator as ONNX's recurrent nodes, one per layer; time and batch appear in no constant."""
     from onnxscript import opset18 as op
 
+    rows = None if lengths is None else op.Cast(lengths, to=6)  # int32
     directions = 2 if bidirectional else 1
     per_direction = len(weights) // (layers * directions)
     chunks = [list(weights[i : i + per_direction]) for i in range(0, len(weights), per_direction)]
@@ -123,7 +133,7 @@ def translate(
         first = [op.Slice(s, [own.start], [own.stop], [0]) for s in states]
         projected = mode == "LSTM" and per_direction == (5 if biased else 3)
         run = _projected_layer if projected else _layer
-        sequence, *states = run(op, sequence, first, chunks[own], mode, biased)
+        sequence, *states = run(op, sequence, first, chunks[own], mode, biased, rows)
         last_hidden.append(states[0])
         last_cell.append(states[-1])
     output = op.Transpose(sequence, perm=[1, 0, 2]) if batch_first else sequence
@@ -138,6 +148,7 @@ def _layer(
     chunks: list[list[Any]],
     mode: str,
     biased: bool,
+    rows: Any = None,
     reverse: bool = False,
 ) -> tuple[Any, ...]:
     """One node for all directions: the sequence [time, batch, features], then the last states."""
@@ -156,17 +167,19 @@ def _layer(
 
     bias = op.Concat(stacked(2), stacked(3), axis=1) if biased else None
     node = getattr(op, mode.partition("_")[0])
-    steps, *states = node(sequence, stacked(0), stacked(1), bias, None, *first, **options)
+    steps, *states = node(sequence, stacked(0), stacked(1), bias, rows, *first, **options)
     # [time, directions, batch, hidden] to [time, batch, directions * hidden]; 0 keeps a dim as it is.
     return (op.Reshape(op.Transpose(steps, perm=[0, 2, 1, 3]), [0, 0, -1]), *states)
 
 
 def _projected_layer(
-    op: Any, sequence: Any, first: list[Any], chunks: list[list[Any]], mode: str, biased: bool
+    op: Any, sequence: Any, first: list[Any], chunks: list[list[Any]], mode: str, biased: bool, rows: Any = None
 ) -> tuple[Any, ...]:
     """An LSTM with projection as one without, per direction; see the module's docstring for the algebra."""
     import onnx_ir as ir
 
+    if rows is not None and len(chunks) == 2:
+        raise NotImplementedError("a projected LSTM backwards over rows of different lengths")
     results = []
     for direction, (w_ih, w_hh, *biases, w_hr) in enumerate(chunks):
         hidden, cell = (op.Slice(s, [direction], [direction + 1], [0]) for s in first)
@@ -176,7 +189,7 @@ def _projected_layer(
         features = op.Concat(sequence, op.Pad(hidden, pads), axis=2)
         weights = [op.Concat(w_ih, w_hh, axis=1), op.MatMul(w_hh, w_hr), *biases]
         weights[1].shape = ir.Shape([w_hh.shape[0], w_hr.shape[1]])
-        steps, last, last_cell = _layer(op, features, [None, cell], [weights], mode, biased, direction == 1)
+        steps, last, last_cell = _layer(op, features, [None, cell], [weights], mode, biased, rows, direction == 1)
         back = op.Transpose(w_hr, perm=[1, 0])
         results.append((op.MatMul(steps, back), op.MatMul(last, back), last_cell))
     steps, last, last_cell = zip(*results, strict=True)
@@ -211,7 +224,8 @@ def apply(case: Case, match: Match) -> Applied:
     functions = layers._VF
     table = {torch.ops.fairway.recurrent.default: translate}
     # Dynamo breaks the graph at recurrent layers unless told not to; only the strict capture asks it.
-    with torch._dynamo.config.patch(allow_rnn=True), translating(case, table):
+    packing = nullcontext() if case.route.capture == "strict" else unpacked()
+    with torch._dynamo.config.patch(allow_rnn=True), packing, translating(case, table):
         layers._VF = _Functions(functions)
         try:
             yield

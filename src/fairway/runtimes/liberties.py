@@ -24,6 +24,9 @@ _BOUNDED = (
 ONNX Runtime's sigmoid(-18) is 0 (pytorch/pytorch#147508), and ONNX has no log1p: exporters write log(1 + x);
 its Elu is exp(x) - 1, where PyTorch takes expm1."""
 
+_IN_PLACE = ("sigmoid", "tanh")
+"""Of those: what recurrent layers compute in place when their input is packed."""
+
 _PRODUCTS = ("silu", "gelu", "mish")
 """Of those: the input times a bounded function, so that the error is at the scale of the input."""
 
@@ -75,6 +78,9 @@ class PlainArithmetic(Watch):  # type: ignore[no-untyped-call]  # torch's class 
     def watch(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         result = func(*args, **kwargs)
         name = func.overloadpacket.__name__
+        if name.removesuffix("_") in _IN_PLACE and name.endswith("_"):
+            self.used = True
+            return args[0].copy_(self._coarse(args[0], args[0]))
         if name in _BOUNDED:
             self.used = True
             if args[0].element_size() == 2 and name in _WIDENED:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +25,8 @@ from fairway.ladder.plan import Step, next_step
 from fairway.ladder.preflight import Preflight, look
 from fairway.ladder.prescribe import Prescription, check_patches, matches_for, patched, prescribe
 from fairway.ladder.route import Route
-from fairway.rewrite.find import Suspect, suspects
+from fairway.rewrite.find import Lines, Suspect, loops_of_libraries, suspects
+from fairway.runtimes.eager import run_eager
 from fairway.subject.onnx_file import Header, dims_fixed
 from fairway.subject.subject import Subject
 
@@ -125,8 +127,11 @@ def _look(subject: Subject, settings: Settings) -> tuple[Preflight, tuple[Suspec
         preflight = replace(preflight, findings=(*preflight.findings, *check_patches(subject)))
     args, kwargs = subject.call(subject.make(subject.example, 1, "normal"))
     given = inspect.signature(subject.model.forward).bind(*args, **kwargs).arguments
+    points = (subject.example, other_example(subject))
+    runs = [partial(run_eager, subject, subject.make(point, 1, "normal")) for point in points]
     with patched(subject.model, subject.patches):
-        return preflight, suspects(subject.model, given)
+        loops = frozenset() if preflight.hopeless else loops_of_libraries(subject.model, given, runs)
+        return preflight, suspects(subject.model, given, loops)
 
 
 def _walk(
@@ -136,7 +141,8 @@ def _walk(
     """One rung: prescribe, capture (twice beside each other), judge, compare the two captures."""
     route = step.route
     earlier = [f for rung in rungs for f in rung.findings]
-    prescription, refused = _prescribed(workers, subject, settings, step, earlier, preflight)
+    loops = frozenset((s.where.file or "", s.where.line or 0) for s in suspected if s.kind == "loop")
+    prescription, refused = _prescribed(workers, subject, settings, step, earlier, preflight, loops)
     tried = tuple(name for name, _ in prescription.chosen)
     paths = [folder / f"{len(rungs)}-{which}.onnx" for which in ("first", "second")]
     points = (subject.example, other_example(subject))
@@ -146,7 +152,7 @@ def _walk(
             _ignore_mode(subject, preflight)
             with patched(subject.model, subject.patches):
                 case, tensors = case_for(subject, route, earlier, points[which], 1 + which)
-                case.output_names = preflight.output_names
+                case.output_names, case.loops = preflight.output_names, loops
                 matches = matches_for(subject, case, prescription)
                 return capture(subject, case, matches, tensors, preflight.output_names, paths[which])
 
@@ -182,15 +188,16 @@ def _walk(
 
 
 def _prescribed(
-    workers: Workers, subject: Subject, settings: Settings, step: Step, earlier: Sequence[Finding], preflight: Preflight
-) -> tuple[Prescription, tuple[tuple[str, str], ...]]:
+    workers: Workers, subject: Subject, settings: Settings, step: Step, earlier: Sequence[Finding],
+    preflight: Preflight, loops: Lines,
+) -> tuple[Prescription, tuple[tuple[str, str], ...]]:  # fmt: skip
     if not settings.remedies:
         return Prescription(), ()
 
     def work(tell: Any) -> Prescription:
         _ignore_mode(subject, preflight)
         with patched(subject.model, subject.patches):
-            return prescribe(subject, step, earlier, preflight.output_names)
+            return prescribe(subject, step, earlier, preflight.output_names, loops)
 
     outcome = workers.run(work)
     if outcome.status != "done":

@@ -18,6 +18,7 @@ from fairway.ladder.capture import case_for
 from fairway.ladder.plan import Step
 from fairway.remedies.catalogue import CATALOGUE
 from fairway.remedies.contract import Match, Refusal
+from fairway.rewrite.find import Lines
 from fairway.runtimes.eager import run_eager, to_array
 from fairway.subject.subject import Subject
 
@@ -31,10 +32,11 @@ class Prescription:
 
 
 def prescribe(
-    subject: Subject, step: Step, findings: Sequence[Finding], output_names: Sequence[str]
+    subject: Subject, step: Step, findings: Sequence[Finding], output_names: Sequence[str], loops: Lines
 ) -> Prescription:
     """Asks every remedy whether its defect is here. Runs apart, since proofs run the model."""
     case, _ = case_for(subject, step.route, findings, subject.example, 1)
+    case.loops = loops
     case.output_names = tuple(output_names)
     asked = {n: r for n, r in CATALOGUE.items() if n != step.without and (step.rewrites or r.stage != "source")}
     answers = {name: remedy.detect(case) for name, remedy in asked.items()}

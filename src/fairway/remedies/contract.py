@@ -47,6 +47,8 @@ class Case:
     """Graph passes run on the exported model in order; each answers whether it changed anything."""
     repairs: list[Callable[[torch.export.ExportedProgram], None]] = field(default_factory=list)
     """Changes to torch.export's program, made before it is translated."""
+    loops: frozenset[tuple[str, int]] = frozenset()
+    """Lines of loops in libraries' code that were seen to follow a size."""
     applying: str = ""
     """The remedy whose `apply` is being entered."""
     used: set[str] = field(default_factory=set)

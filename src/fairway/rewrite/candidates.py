@@ -24,7 +24,7 @@ from fairway.rewrite.outline import PIECE, outline
 from fairway.rewrite.reach import (
     Source,
     attribute_chain,
-    is_user_code,
+    is_model_code,
     look_up,
     method_of,
     plain,
@@ -197,7 +197,7 @@ class _Maker:
             function = plain(look_up(chain, scope))
         else:
             return None
-        if not is_user_code(function) or read_source(function) is None:
+        if not is_model_code(function) or read_source(function) is None:
             return None
         if function not in self.called:
             self.called[function] = function  # a function that calls itself stays as it is

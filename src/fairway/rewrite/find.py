@@ -2,14 +2,16 @@
 
 A loop is suspect when a tensor's size or value bounds it; a choice, when a number taken out of a tensor picks a
 module; a branch, when a tensor's size or value decides it. Loops over layers, heads or other numbers of the
-configuration are not. The model is read, never run.
+configuration are not. The model is read, not run; but of a library's loops only those count that were seen to take more
+steps for a longer input.
 """
 
 from __future__ import annotations
 
 import ast
+import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,12 +24,13 @@ from fairway.rewrite.reach import (
     FunctionNode,
     Source,
     attribute_chain,
-    is_user_code,
+    is_model_code,
     method_of,
     plain,
     read_source,
     visible_names,
 )
+from fairway.subject.source import is_users
 
 Kind = Literal["loop", "choice", "branch"]
 _PLAIN_ANNOTATIONS = {"int", "float", "bool", "str"}
@@ -52,21 +55,73 @@ class Site:
     module: torch.nn.Module
 
 
-def suspects(model: torch.nn.Module, given: Mapping[str, Any] | None = None) -> tuple[Suspect, ...]:
+Lines = frozenset[tuple[str, int]]
+"""Places in source files."""
+
+
+def suspects(
+    model: torch.nn.Module, given: Mapping[str, Any] | None = None, loops: Lines = frozenset()
+) -> tuple[Suspect, ...]:
     """Every suspect of the model, loops and choices before branches, in the order of the source.
 
     `given` are example arguments of the model's forward by name: a loop over a list of tensors is none of a size.
+    `loops` are those of libraries that were seen to follow a size.
     """
-    return tuple(site.suspect for site in sites(model, given))
+    return tuple(site.suspect for site in sites(model, given, loops))
 
 
-def sites(model: torch.nn.Module, given: Mapping[str, Any] | None = None) -> tuple[Site, ...]:
+def sites(
+    model: torch.nn.Module, given: Mapping[str, Any] | None = None, loops: Lines = frozenset()
+) -> tuple[Site, ...]:
+    return tuple(s for s in _every_site(model, given) if is_users(s.source.file) or _line(s) in loops)
+
+
+def loops_of_libraries(
+    model: torch.nn.Module, given: Mapping[str, Any] | None, runs: Sequence[Callable[[], Any]]
+) -> Lines:
+    """Loops in libraries' code that take another number of steps in another of the runs, which differ in sizes.
+
+    Read alone, their code has many loops that are never entered, or that go over layers.
+    """
+    read = [s for s in _every_site(model, given) if not is_users(s.source.file) and isinstance(s.node, ast.For)]
+    counts = [steps_taken(run, read) for run in runs] if read else []
+    return frozenset(_line(site) for i, site in enumerate(read) if len({count[i] for count in counts}) > 1)
+
+
+def steps_taken(run: Callable[[], Any], loops: Sequence[Site]) -> list[int]:
+    """How often each loop's body is begun during the run."""
+    wanted: dict[types.CodeType, dict[int, int]] = {}
+    for i, site in enumerate(loops):
+        assert isinstance(site.node, ast.For)
+        wanted.setdefault(site.source.function.__code__, {})[site.node.body[0].lineno] = i
+    counts = [0] * len(loops)
+
+    def trace(frame: types.FrameType, event: str, _: Any) -> Any:
+        lines = wanted.get(frame.f_code)
+        if lines is not None and event == "line" and frame.f_lineno in lines:
+            counts[lines[frame.f_lineno]] += 1
+        return None if lines is None else trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        run()
+    finally:
+        sys.settrace(before)
+    return counts
+
+
+def _line(site: Site) -> tuple[str, int]:
+    return site.source.file, site.suspect.where.line or 0
+
+
+def _every_site(model: torch.nn.Module, given: Mapping[str, Any] | None) -> tuple[Site, ...]:
     found: dict[tuple[str, str, int, int], Site] = {}
     seen: set[type] = set()
     for path, module in model.named_modules():
         forward = method_of(module, "forward")
         own = "forward" in module.__dict__
-        if (type(module) in seen and not own) or not is_user_code(forward):
+        if (type(module) in seen and not own) or not is_model_code(forward):
             continue
         seen.add(type(module))
         reading = _Reading(module, path, found)
@@ -277,9 +332,9 @@ class _Body(ast.NodeVisitor):
             if isinstance(node.func, ast.Name) and node.func.id in self.local:
                 return self._nested(self.local[node.func.id], arguments)
             target = self._target(node.func)
-            if is_user_code(target) and len(node.args) == len(arguments):
+            if is_model_code(target) and len(node.args) == len(arguments):
                 return self.reading.function(target, arguments, self.in_loop)
-            if is_user_code(target):
+            if is_model_code(target):
                 return self.reading.function(target, _by_name(target, node, self.flow), self.in_loop)
             flags: Flags = plain_call(node)
             return flags

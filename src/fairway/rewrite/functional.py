@@ -97,7 +97,7 @@ class Functional:
             return self._in_loop(node, before)
         for field in ("body", "orelse", "finalbody"):
             if isinstance(getattr(node, field, None), list):
-                setattr(node, field, self.block(getattr(node, field), before))
+                setattr(node, field, self.block(getattr(node, field), set(before)))
         self._own_expressions(node)
         return [node]
 

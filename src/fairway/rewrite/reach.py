@@ -1,9 +1,13 @@
-"""The user's own functions are found by following calls from each module's `forward`, never by running them."""
+"""The functions of a model are found by following calls from each module's `forward`, never by running them.
+
+They are the user's own, and those of libraries of models such as transformers; never torch's.
+"""
 
 from __future__ import annotations
 
 import ast
 import inspect
+import sys
 import sysconfig
 import textwrap
 import types
@@ -14,8 +18,15 @@ from typing import Any
 
 import torch
 
-_INSTALLED = [Path(sysconfig.get_paths()[key]) for key in ("purelib", "platlib", "stdlib")]
-_OUTSIDE = tuple(str(path.resolve()) for path in (*_INSTALLED, Path(torch.__file__).parent, Path(__file__).parents[1]))
+
+def _roots(*paths: str | Path) -> tuple[str, ...]:
+    return tuple(str(Path(path).resolve()) for path in paths)
+
+
+_PLACES = sysconfig.get_paths()
+_INSTALLED = _roots(_PLACES["purelib"], _PLACES["platlib"])
+_STANDARD = _roots(_PLACES["stdlib"])
+_NEVER = _roots(Path(torch.__file__).parent, Path(__file__).parents[1])
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
@@ -37,15 +48,31 @@ def _lines(file: str, function: types.FunctionType) -> list[str]:
     return [""] * (start - 1) + lines
 
 
-def is_user_code(function: Any) -> bool:
-    """True for plain Python functions outside torch, the standard library, installed packages and Fairway itself."""
+def is_model_code(function: Any) -> bool:
+    """True for plain Python functions outside torch, the standard library and Fairway itself.
+
+    Of an installed package only the files that define layers count: a loop in its helpers is none of the model's.
+    """
     if not isinstance(function, types.FunctionType):
         return False
     file = function.__code__.co_filename
-    if file.startswith("<fairway: "):
+    if file.startswith("<fairway: ") or _within(file, _NEVER):
         return False
+    if "site-packages" in file or _within(file, _INSTALLED):
+        return _defines_layers(function.__module__)
+    return not _within(file, _STANDARD)
+
+
+@cache
+def _within(file: str, roots: tuple[str, ...]) -> bool:
     path = str(Path(file).resolve())
-    return "site-packages" not in file and not any(path.startswith(root + "/") for root in _OUTSIDE)
+    return any(path.startswith(root + "/") for root in roots)
+
+
+@cache
+def _defines_layers(name: str) -> bool:
+    held = vars(sys.modules.get(name, types))
+    return any(isinstance(v, type) and issubclass(v, torch.nn.Module) and v.__module__ == name for v in held.values())
 
 
 @cache

@@ -18,7 +18,7 @@ from fairway.rewrite.reach import (
     MISSING,
     FunctionNode,
     attribute_chain,
-    is_user_code,
+    is_model_code,
     look_up,
     method_of,
     plain,
@@ -148,7 +148,7 @@ class Scriptable(ast.NodeTransformer):
         if method and chain is not None and chain[1] in self.module._modules:
             return None
         target = method_of(self.module, chain[1]) if method and chain is not None else plain(self._live(node.func))
-        source = read_source(target) if is_user_code(target) else None
+        source = read_source(target) if is_model_code(target) else None
         if source is None:
             return None
         static = method and chain is not None and isinstance(type(self.module).__dict__.get(chain[1]), staticmethod)

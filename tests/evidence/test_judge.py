@@ -404,3 +404,19 @@ def test_a_sigmoid_in_place_has_no_more_digits_in_its_tail_than_any_other():
         moved = torch.full((100,), -25.0).sigmoid_()
     assert plain.used
     assert moved.min() < 0 < moved.max()
+
+
+class Spectrum(torch.nn.Module):
+    def forward(self, x):
+        return torch.view_as_real(torch.fft.rfft(x[..., 0]))
+
+
+@pytest.mark.parametrize(("error", "wrong"), [(2e-7, False), (1e-4, True)])
+def test_a_transform_summed_otherwise_is_excused_and_nothing_beyond(error, wrong):
+    subject = _subject(Spectrum())
+
+    def off(names, tensors):
+        (found,) = run_eager(subject, tensors)
+        return [to_array(found + error * tensors[0][..., 0].abs().sum(-1)[:, None, None])]
+
+    assert bool(_judge(subject, off).failures()) is wrong

@@ -29,7 +29,11 @@ class StoodInFor(nn.Module):
         order = x.argsort(1)
         first = order[:1, :2]
         leaks = nn.functional.rrelu(x, 0.1, 0.3)
-        return torch.take_along_dim(x, order, 1), x.take_along_dim(first, dim=-1), torch.take_along_dim(x, order), leaks
+        parts = [part.sum(1) for part in (*x.tensor_split(3, 1), *torch.tensor_split(x, [1, 2], dim=1))]
+        down = x[:, None, ::2]
+        up = nn.functional.conv_transpose1d(down, torch.ones(1, 2, 3), None, 2, 1, (x.shape[1] - 1) % 2)
+        taken = torch.take_along_dim(x, order, 1), x.take_along_dim(first, dim=-1), torch.take_along_dim(x, order)
+        return *taken, leaks, *parts, up, torch.kron(x, x[0])
 
 
 class Plain(nn.Module):

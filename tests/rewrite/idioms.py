@@ -410,6 +410,21 @@ class ConvPerStep(nn.Module):
         return torch.stack(maps, dim=1)
 
 
+class NameOfTheOtherSide(nn.Module):
+    """A name that the other side of an `if` binds is not bound before the loop."""
+
+    def forward(self, x):
+        if self.training:
+            out = x
+        else:
+            rows = []
+            for i in range(x.shape[1]):
+                out = x[:, i] * 2
+                rows.append(out + 1)
+            out = torch.stack(rows, 1)
+        return out
+
+
 class LastValueKept(nn.Module):
     def forward(self, x):
         for t in range(x.shape[1]):
@@ -460,4 +475,5 @@ IDIOMS = (
     Idiom(TwoStates, _x, BT, ("trace",)),
     Idiom(ConvPerStep, _x, BT, ("trace",)),
     Idiom(LastValueKept, _x, BT, ("export",)),
+    Idiom(NameOfTheOtherSide, _x, BT, ("export",)),
 )

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
+import pytest
 import torch
 from torch import nn
+from transformers import MambaConfig, MambaModel
 
-from fairway.rewrite.find import suspects
+from fairway.rewrite.find import loops_of_libraries, steps_taken, suspects
 
 from .idioms import CalibrationByPair, HeadByName, SpreadByGivenLength, SpreadBySlices, SpreadByTensorLength
 
@@ -136,3 +140,27 @@ class SizeWhile(nn.Module):
 
 def test_a_while_on_a_size_is_a_loop() -> None:
     assert [(k, d) for k, _, d in found(SizeWhile())] == [("loop", "the loop is bounded by the size i < x.shape[1]")]
+
+
+def test_of_a_librarys_loops_only_those_count_that_follow_a_size() -> None:
+    config = MambaConfig(vocab_size=50, hidden_size=16, num_hidden_layers=2, state_size=4, use_mambapy=False)
+    model = MambaModel(config).eval()
+    given = {"input_ids": torch.zeros(1, 3, dtype=torch.long)}
+
+    def run(length: int) -> None:
+        with torch.no_grad():
+            model(torch.zeros(1, length, dtype=torch.long), use_cache=False)
+
+    assert suspects(model, given) == ()
+    assert loops_of_libraries(model, given, [lambda: run(3), lambda: run(3)]) == frozenset()
+    loops = loops_of_libraries(model, given, [lambda: run(3), lambda: run(5)])
+    (suspect,) = suspects(model, given, loops)
+    assert suspect.kind == "loop"
+    assert suspect.where.function == "mamba_selective_scan"
+
+
+def test_tracing_is_as_before_after_the_steps_were_counted() -> None:
+    before = sys.gettrace()
+    with pytest.raises(ZeroDivisionError):
+        steps_taken(lambda: 1 / 0, [])
+    assert sys.gettrace() is before

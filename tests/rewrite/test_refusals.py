@@ -178,3 +178,26 @@ def test_gradients_are_asked_for_again_afterwards() -> None:
     with made[0].install():
         assert not any(p.requires_grad for p in model.parameters())
     assert all(p.requires_grad for p in model.parameters())
+
+
+def once(function):
+    """A decorator that minds where it stands."""
+    if function.__code__.co_filename != __file__:
+        raise LookupError("not in this file")
+    return function
+
+
+class Decorated(nn.Module):
+    @once
+    def forward(self, x):
+        total = torch.zeros_like(x[:, 0])
+        for i in range(x.shape[1]):
+            total = total + x[:, i]
+        return total
+
+
+def test_a_function_whose_decorator_cannot_be_applied_again_is_refused_with_its_words() -> None:
+    model = Decorated()
+    refused = candidates(model, sites(model), traced=False)
+    assert isinstance(refused, Refusal)
+    assert "its decorators fail when applied again: LookupError: not in this file" in refused.reason

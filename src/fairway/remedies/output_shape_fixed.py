@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 Dims = tuple[int | str | None, ...]
-STEP = 48
-"""Sizes tried are multiples of this, so that divisions, strides and groups inside the model come out even."""
+STEP = 16
+"""Sizes tried are multiples of this, so that divisions, strides and groups inside the model come out even. Small ones,
+since onnx computes along what is made from shapes, element by element: a Range over all of an image takes seconds."""
 
 
 def release_fixed_dims(model: ir.Model) -> bool:

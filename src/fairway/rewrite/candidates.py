@@ -110,12 +110,22 @@ def script_rewrite(model: torch.nn.Module, sites: tuple[Site, ...]) -> Rewrite:
         except Refused as refused:
             refused.where = _where(site.source, refused.line)
             raise
-        replacements[function], text = compile_function(tree, function, {PIECE: piece})
+        replacements[function], text = _compiled(tree, site.source, {PIECE: piece})
         pieces.append(piece)
         lines = [ast.unparse(statement) for statement in piece.written(site.module)[0]]
         texts.append(f"{text}\n\n# {PIECE}, compiled by TorchScript\n" + "\n".join(lines))
     where = tuple(site.suspect.where for site in sites)
     return Rewrite("script", where, "\n\n".join(texts), model, replacements, tuple(pieces))
+
+
+def _compiled(tree: ast.FunctionDef, source: Source, extra: dict[str, Any]) -> tuple[Any, str]:
+    """The function anew, with its decorators; those of libraries may look for the place where they stand."""
+    try:
+        return compile_function(tree, source.function, extra)
+    except Exception as error:
+        refused = Refused(f"its decorators fail when applied again: {type(error).__name__}: {error}", tree.lineno)
+        refused.where = _where(source, tree.lineno)
+        raise refused from error
 
 
 def _refuse_names(site: Site) -> None:
@@ -180,7 +190,7 @@ class _Maker:
         except Refused as refused:
             refused.where = _where(source, refused.line)
             raise
-        made, text = compile_function(tree, function, extra)
+        made, text = _compiled(tree, source, extra)
         (self.called if inside else self.replacements)[function] = made
         return text
 

@@ -6,6 +6,7 @@ sigmoid are nobody's promise. A file that differs from PyTorch by no more than t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,8 @@ its Elu is exp(x) - 1, where PyTorch takes expm1."""
 
 _IN_PLACE = ("sigmoid", "tanh")
 """Of those: what recurrent layers compute in place when their input is packed."""
+
+_TRANSFORMS = ("_fft_r2c", "_fft_c2c", "_fft_c2r")
 
 _PRODUCTS = ("silu", "gelu", "mish")
 """Of those: the input times a bounded function, so that the error is at the scale of the input."""
@@ -88,6 +91,9 @@ class PlainArithmetic(Watch):  # type: ignore[no-untyped-call]  # torch's class 
             if name in _PRODUCTS and result.element_size() > 2:
                 return self._coarse(result, args[0])
             return tree_map(lambda item: self._coarse(item, item), result)
+        if name in _TRANSFORMS:
+            self.used = True
+            return self._resummed(result, args[0], args[1])
         if name in _SUMS and _narrow(args[0]) and _narrow(result) and args[0].numel():
             self.used = True
             return _SUMS[name](result, *args, **kwargs).reshape(result.shape).to(result.dtype)
@@ -99,6 +105,19 @@ class PlainArithmetic(Watch):  # type: ignore[no-untyped-call]  # torch's class 
             return item
         signs = torch.randint(0, 2, item.shape, generator=self._generator) * 2 - 1
         return (item + signs * torch.finfo(item.dtype).eps * scale.abs().clamp(min=1)).to(item.dtype)
+
+
+    def _resummed(self, result: torch.Tensor, x: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
+        """A Fourier transform is a sum over its dims at each frequency, of terms that are rounded themselves.
+
+        ONNX Runtime takes it so for lengths that are no power of two, where PyTorch does much better.
+        """
+        terms = math.prod(x.shape[dim] for dim in dims)
+        error = torch.finfo(result.dtype).eps * math.sqrt(terms) * x.abs().sum(tuple(dims), keepdim=True)
+        parts = torch.view_as_real(result) if result.is_complex() else result[..., None]
+        signs = torch.randint(0, 2, parts.shape, generator=self._generator) * 2 - 1
+        moved = parts + (signs * error[..., None]).to(parts.dtype)
+        return torch.view_as_complex(moved) if result.is_complex() else moved[..., 0]
 
 
 def _narrow(item: Any) -> bool:

@@ -1,12 +1,15 @@
 """Functions that cannot be captured as they are, and are computed by others that can.
 
-`take_along_dim` reads sizes as plain numbers in C++, so that torch.export fixes what should stay open; `rrelu` without
-training is captured as an operator that fills a tensor of noise, which has no translation.
+`take_along_dim`, `kron` and `tensor_split` read sizes as plain numbers in C++, so that torch.export fixes what should
+stay open. `rrelu` without training is captured as an operator that fills a tensor of noise, which has no translation. A
+transposed convolution to a given size has its padding from that size, which in ONNX is a constant of the node: it is
+padded as far as may be, and cut.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -36,10 +39,58 @@ def rrelu(
     return torch.nn.functional.leaky_relu(input, (lower + upper) / 2, inplace)
 
 
+def kron(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    rank = max(input.dim(), other.dim())
+    left, right = ([1] * (rank - one.dim()) + list(one.shape) for one in (input, other))
+    wide = input.reshape([size for n in left for size in (n, 1)]) * other.reshape([s for n in right for s in (1, n)])
+    return wide.reshape([a * b for a, b in zip(left, right, strict=True)])
+
+
+def tensor_split(input: torch.Tensor, indices_or_sections: Any, dim: int = 0) -> Any:
+    """Into so many parts, the first ones longer by one where the length cannot be divided."""
+    if not isinstance(indices_or_sections, int):
+        return torch.Tensor.tensor_split(input, indices_or_sections, dim)
+    dim %= input.dim()
+    size, longer = input.shape[dim] // indices_or_sections, input.shape[dim] % indices_or_sections
+    least: Any = torch.sym_min  # untyped
+    ends = [i * size + least(i, longer) for i in range(indices_or_sections + 1)]
+    before = (slice(None),) * dim
+    return tuple(input[(*before, slice(*pair))] for pair in pairwise(ends))
+
+
+def _transposed(plain: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    def convolve(
+        input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, stride: Any = 1, padding: Any = 0,
+        output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+    ) -> torch.Tensor:  # fmt: skip
+        asked = _each(output_padding, weight)
+        if not any(isinstance(one, torch.SymInt) for one in asked):
+            return plain(input, weight, bias, stride, padding, output_padding, groups, dilation)
+        most = [max(s, d) - 1 for s, d in zip(_each(stride, weight), _each(dilation, weight), strict=True)]
+        whole = plain(input, weight, bias, stride, padding, most, groups, dilation)
+        sizes = list(whole.shape)[-len(most) :]
+        for dim, (n, m, a) in enumerate(zip(sizes, most, asked, strict=True), whole.dim() - len(most)):
+            whole = whole.narrow(dim, 0, n - (m - a))
+        return whole
+
+    return convolve
+
+
+def _each(setting: Any, weight: torch.Tensor) -> list[Any]:
+    """One for each dim of the picture."""
+    return list(setting) if isinstance(setting, Sequence) else [setting] * (weight.dim() - 2)
+
+
+_CONVOLUTIONS = (torch.conv_transpose1d, torch.conv_transpose2d, torch.conv_transpose3d)
+
 STAND_INS: dict[Any, Callable[..., Any]] = {
     torch.take_along_dim: take_along_dim,
     torch.Tensor.take_along_dim: take_along_dim,
     torch.nn.functional.rrelu: rrelu,
+    torch.kron: kron,
+    torch.tensor_split: tensor_split,
+    torch.Tensor.tensor_split: tensor_split,
+    **{plain: _transposed(plain) for plain in _CONVOLUTIONS},
 }
 
 
@@ -52,7 +103,6 @@ class StandingIn(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         ours = STAND_INS.get(func)
-        if ours is None:
-            return func(*args, **(kwargs or {}))
-        self._tell()
-        return ours(*args, **(kwargs or {}))
+        if ours is not None:
+            self._tell()
+        return (ours or func)(*args, **(kwargs or {}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,24 @@ class _Widen(Watch):  # type: ignore[no-untyped-call]  # torch's class is untype
     """Every narrow float that an operator is given or asked for becomes float64."""
 
     def watch(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        result = func(*tree_map(_wide, args), **tree_map(_wide, kwargs))
+        plain = _grouped if func is torch.ops.aten._grouped_mm.default else func
+        result = plain(*tree_map(_wide, args), **tree_map(_wide, kwargs))
         return tree_map(_wide, result)
+
+
+def _grouped(
+    rows: torch.Tensor, weights: torch.Tensor, ends: torch.Tensor, bias: torch.Tensor | None = None, dtype: Any = None
+) -> torch.Tensor:
+    """torch's product of rows with one of several matrices each, which has no float64; `ends` are those of the groups.
+
+    As torch does, rows past the last group are left as they come out; here they are zero.
+    """
+    if rows.dim() != 2 or weights.dim() != 3 or bias is not None:
+        raise NotImplementedError("_grouped_mm in float64 is here for rows [n, k] and matrices [g, k, m] alone")
+    result = rows.new_zeros(rows.shape[0], weights.shape[2])
+    for weight, (start, end) in zip(weights, pairwise([0, *ends.tolist()]), strict=True):
+        result[start:end] = rows[start:end] @ weight
+    return result
 
 
 def _wide(item: Any) -> Any:

@@ -31,7 +31,9 @@ def write(rows: Sequence[Row], folder: Path) -> None:
     scored += _best(scored)
     summed = {name: _sum_up([r for r in scored if group(r["case"]) == name]) for name in ("architectures", "idioms")}
     skipped = {name: row["note"] for name, row in sorted(asked.items()) if row["outcome"] == "skipped"}
-    found = {"columns": summed, "goals": _goals(scored), "skipped": skipped, "cases": _by_case(scored)}
+    run = {row["case"] for row in scored if row["column"] == FAIRWAY}
+    told = {name: [len([c for c in cases if group(c) == name]) for cases in (run, legal)] for name in summed}
+    found = {"run": told, "columns": summed, "goals": _goals(scored), "skipped": skipped, "cases": _by_case(scored)}
     (folder / "results.json").write_text(json.dumps(found, indent=1) + "\n")
     (folder / "results.md").write_text(_page(found))
     (folder / "chart.svg").write_text(draw(summed, OUTCOMES))
@@ -105,7 +107,9 @@ def _by_case(rows: Sequence[Row]) -> dict[str, Row]:
 def _page(found: Row) -> str:
     lines = ["# The corpus", "", "Made by `python benchmarks/corpus/run.py --write` from rows.jsonl.", ""]
     for name, columns in found["columns"].items():
-        lines += [f"## {name.capitalize()}", "", f"| | cases | {' | '.join(OUTCOMES)} | seconds, median | p95 |"]
+        run, legal = found["run"][name]
+        lines += [f"## {name.capitalize()}", "", f"{run} of {legal} cases were run through Fairway.", ""]
+        lines += [f"| | cases | {' | '.join(OUTCOMES)} | seconds, median | p95 |"]
         lines += ["|---" * (len(OUTCOMES) + 4) + "|"]
         for column, sums in columns.items():
             counts = " | ".join(str(sums["outcomes"].get(outcome, 0)) for outcome in OUTCOMES)

@@ -425,6 +425,20 @@ class NameOfTheOtherSide(nn.Module):
         return out
 
 
+class Unbound(nn.Module):
+    """Rows cut apart, by the method and by the function, for a cell that keeps the last state only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(3, 4)
+
+    def forward(self, x):
+        h = x.new_zeros(x.shape[0], 4)
+        for step, back in zip(x.unbind(1), torch.unbind(x.flip(1), dim=1)):
+            h = self.cell(step - back, h)
+        return h
+
+
 class LastValueKept(nn.Module):
     def forward(self, x):
         for t in range(x.shape[1]):
@@ -475,5 +489,6 @@ IDIOMS = (
     Idiom(TwoStates, _x, BT, ("trace",)),
     Idiom(ConvPerStep, _x, BT, ("trace",)),
     Idiom(LastValueKept, _x, BT, ("export",)),
+    Idiom(Unbound, _x, BT, ("export",)),
     Idiom(NameOfTheOtherSide, _x, BT, ("export",)),
 )

@@ -76,6 +76,7 @@ class Expressions(ast.NodeTransformer):
     ) -> None:
         self.scope, self.suspect, self.convert = scope, suspect, convert
         self.inside = False
+        self.iterated = False
         self.chosen: set[str] = set()
         self.varying: set[str] = set()
         self.hidden: set[str] = set()
@@ -85,6 +86,13 @@ class Expressions(ast.NodeTransformer):
         outer, self.inside = self.inside, True
         new: ast.expr = self.visit(node)
         self.inside = outer
+        return new
+
+    def iterable(self, node: ast.expr) -> ast.expr:
+        """What a loop runs over: a tensor cut into rows there is kept whole."""
+        outer, self.iterated = self.iterated, True
+        new: ast.expr = self.visit(node)
+        self.iterated = outer
         return new
 
     def _live(self, node: ast.expr) -> Any:
@@ -114,6 +122,11 @@ class Expressions(ast.NodeTransformer):
         return name in _INSIDE and self.inside and len(node.args) == 1 and not node.keywords
 
     def _library_call(self, node: ast.Call) -> ast.AST:
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "unbind" and self.iterated:
+            own = [] if self._live(node.func.value) is torch else [node.func.value]
+            call = runtime_call("unbind", *own, *node.args)
+            call.keywords = node.keywords
+            return call
         if isinstance(node.func, ast.Attribute) and not node.keywords:
             method, base = node.func.attr, node.func.value
             if method == "item" and not node.args:

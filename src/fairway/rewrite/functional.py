@@ -187,7 +187,7 @@ class Functional:
         taken = sorted((numbers_taken_out(self.tree) & before & read_names(node.body)) - set(names.carried))
         self.made += 1
         step = f"_step_{node.lineno}_{self.made}"
-        iterable = self.expressions.visit(node.iter)
+        iterable = self.expressions.iterable(node.iter)
         outer, self.loop = self.loop, node
         inside, varying = self.expressions.inside, set(self.expressions.varying)
         self.expressions.inside = True

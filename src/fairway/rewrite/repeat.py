@@ -117,6 +117,11 @@ class Rows:
         return self.tensor.shape[0]
 
 
+def unbind(held: Any, dim: int = 0) -> Any:
+    """`held.unbind(dim)`, for a loop to run over."""
+    return Rows(held.movedim(dim, 0)) if isinstance(held, torch.Tensor) else held.unbind(dim)
+
+
 def rows(held: Any) -> torch.Tensor:
     """The rows that one step put into a list."""
     if isinstance(held, Rows):

@@ -16,6 +16,7 @@ from fairway.rewrite.repeat import (
     stack,
     steps,
     sum_,
+    unbind,
     zip_,
 )
 from fairway.rewrite.scalars import (
@@ -84,6 +85,7 @@ __all__ = [
     "tensor",
     "text",
     "tolist",
+    "unbind",
     "whole",
     "zip_",
 ]

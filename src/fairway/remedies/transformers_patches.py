@@ -48,6 +48,7 @@ def apply(case: Case, match: Match) -> Applied:
     dynamo.register_cache_pytrees_for_model(match.data)
     attention = torch.nn.functional.scaled_dot_product_attention
     with ExitStack() as stack:
+        stack.enter_context(tools.patch_attribute(tools, "_PATCHES", _for_what_is_loaded))
         stack.enter_context(tools.apply_patches("onnx"))
         stack.enter_context(tools.patch_attribute(torch.nn.functional, attention.__name__, lambda patched: attention))
         stack.enter_context(tools.apply_patches("dynamo"))
@@ -56,6 +57,15 @@ def apply(case: Case, match: Match) -> Applied:
         case.repairs.append(lambda program: tools.apply_fx_node_fixes("onnx", program.graph_module))
         stack.callback(case.repairs.pop)
         yield
+
+
+def _for_what_is_loaded(patches: dict[str, list[tuple[str, str, Any]]]) -> dict[str, list[tuple[str, str, Any]]]:
+    """Without those for models that nobody has loaded: each would import its file first, a second in all."""
+
+    def matters(path: str) -> bool:
+        return not path.startswith("transformers.models.") or ".".join(path.split(".")[:4]) in sys.modules
+
+    return {backend: [patch for patch in every if matters(patch[0])] for backend, every in patches.items()}
 
 
 REMEDY = Remedy(

@@ -9,7 +9,8 @@ import torch
 from torch import nn
 from transformers import MambaConfig, MambaModel
 
-from fairway.rewrite.find import loops_of_libraries, steps_taken, suspects
+from fairway.rewrite.counting import loops_of_libraries, steps_taken
+from fairway.rewrite.find import suspects
 
 from .idioms import CalibrationByPair, HeadByName, SpreadByGivenLength, SpreadBySlices, SpreadByTensorLength
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,8 @@ from fairway.ladder.plan import Step, next_step
 from fairway.ladder.preflight import Preflight, look
 from fairway.ladder.prescribe import Prescription, check_patches, matches_for, patched, prescribe
 from fairway.ladder.route import Route
-from fairway.rewrite.find import Lines, Suspect, loops_of_libraries, suspects
+from fairway.rewrite.counting import loops_of_libraries
+from fairway.rewrite.find import Lines, Suspect, suspects
 from fairway.runtimes.eager import run_eager
 from fairway.subject.onnx_file import Header, dims_fixed
 from fairway.subject.subject import Subject
@@ -128,10 +130,16 @@ def _look(subject: Subject, settings: Settings) -> tuple[Preflight, tuple[Suspec
     args, kwargs = subject.call(subject.make(subject.example, 1, "normal"))
     given = inspect.signature(subject.model.forward).bind(*args, **kwargs).arguments
     points = (subject.example, other_example(subject))
-    runs = [partial(run_eager, subject, subject.make(point, 1, "normal")) for point in points]
+    runs = [partial(_run, subject, point) for point in points]
+    loops: Lines = frozenset()
     with patched(subject.model, subject.patches):
-        loops = frozenset() if preflight.hopeless else loops_of_libraries(subject.model, given, runs)
+        with suppress(Exception):  # a point that PyTorch refuses is for the judge to meet
+            loops = frozenset() if preflight.hopeless else loops_of_libraries(subject.model, given, runs)
         return preflight, suspects(subject.model, given, loops)
+
+
+def _run(subject: Subject, point: Any) -> None:
+    run_eager(subject, subject.make(point, 1, "normal"))
 
 
 def _walk(

@@ -9,9 +9,8 @@ steps for a longer input.
 from __future__ import annotations
 
 import ast
-import sys
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -73,49 +72,14 @@ def suspects(
 def sites(
     model: torch.nn.Module, given: Mapping[str, Any] | None = None, loops: Lines = frozenset()
 ) -> tuple[Site, ...]:
-    return tuple(s for s in _every_site(model, given) if is_users(s.source.file) or _line(s) in loops)
+    return tuple(s for s in every_site(model, given) if is_users(s.source.file) or line_of(s) in loops)
 
 
-def loops_of_libraries(
-    model: torch.nn.Module, given: Mapping[str, Any] | None, runs: Sequence[Callable[[], Any]]
-) -> Lines:
-    """Loops in libraries' code that take another number of steps in another of the runs, which differ in sizes.
-
-    Read alone, their code has many loops that are never entered, or that go over layers.
-    """
-    read = [s for s in _every_site(model, given) if not is_users(s.source.file) and isinstance(s.node, ast.For)]
-    counts = [steps_taken(run, read) for run in runs] if read else []
-    return frozenset(_line(site) for i, site in enumerate(read) if len({count[i] for count in counts}) > 1)
-
-
-def steps_taken(run: Callable[[], Any], loops: Sequence[Site]) -> list[int]:
-    """How often each loop's body is begun during the run."""
-    wanted: dict[types.CodeType, dict[int, int]] = {}
-    for i, site in enumerate(loops):
-        assert isinstance(site.node, ast.For)
-        wanted.setdefault(site.source.function.__code__, {})[site.node.body[0].lineno] = i
-    counts = [0] * len(loops)
-
-    def trace(frame: types.FrameType, event: str, _: Any) -> Any:
-        lines = wanted.get(frame.f_code)
-        if lines is not None and event == "line" and frame.f_lineno in lines:
-            counts[lines[frame.f_lineno]] += 1
-        return None if lines is None else trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        run()
-    finally:
-        sys.settrace(before)
-    return counts
-
-
-def _line(site: Site) -> tuple[str, int]:
+def line_of(site: Site) -> tuple[str, int]:
     return site.source.file, site.suspect.where.line or 0
 
 
-def _every_site(model: torch.nn.Module, given: Mapping[str, Any] | None) -> tuple[Site, ...]:
+def every_site(model: torch.nn.Module, given: Mapping[str, Any] | None) -> tuple[Site, ...]:
     found: dict[tuple[str, str, int, int], Site] = {}
     seen: set[type] = set()
     for path, module in model.named_modules():

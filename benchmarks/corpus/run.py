@@ -61,6 +61,8 @@ def work(name: str, column: str, folder: Path, timeout: float) -> dict[str, Any]
     if "outcome" not in row:
         found = score(case, case.build().eval(), path, example_sizes(case), column in CHOOSES)
         row |= {"outcome": found.outcome, "note": found.note}
+    for place in (f"{folder}/", f"{HERE.parents[1]}/"):
+        row["note"] = row.get("note", "").replace(place, "")
     return row
 
 

@@ -32,6 +32,8 @@ FUNCTIONS = {
     "copysign": lambda x, y: torch.copysign(x, y),
     "copysign of whole numbers": lambda x, y: torch.copysign(whole(x), whole(y)),
     "copysign of a number": lambda x, y: (torch.copysign(x, -0.0), torch.copysign(x, 2)),
+    "log of a sigmoid": lambda x, y: torch.nn.functional.logsigmoid(x * 30),
+    "log of a sigmoid in double": lambda x, y: torch.nn.functional.logsigmoid(x.double()),
     "fmax": lambda x, y: (torch.fmax(x, y), torch.fmax(x.double(), y.double())),
     "fmin": lambda x, y: (torch.fmin(x, y), torch.fmin(whole(x), whole(y))),
 }

@@ -33,6 +33,7 @@ BETTER: dict[torch._ops.OpOverload, Defect] = {
     _ATEN.scalar_tensor.default: Defect(
         "a float64 number is rounded to float32 on its way", lambda given: given.get("dtype") == KIND.DOUBLE
     ),
+    _ATEN.log_sigmoid.default: Defect("the logarithm of a sigmoid that underflowed is minus infinity"),
     _ATEN.logcumsumexp.default: Defect("elements far below the row's largest come out as minus infinity"),
     _ATEN.scatter_reduce.two: Defect(
         "a mean overwrites instead of averaging", lambda given: given["reduce"] == "mean"

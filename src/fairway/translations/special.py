@@ -19,7 +19,7 @@ import torch
 from onnxscript import graph, script
 from onnxscript import opset18 as op
 
-from fairway.translations.building import KIND, OWN, Table, cast, is_float, is_none, number, typed
+from fairway.translations.building import KIND, OWN, Table, cast, is_float, is_none, like, number, typed
 from fairway.translations.polynomials import INVERSE_FAR, INVERSE_NEAR, INVERSE_TAIL, Polynomial
 
 
@@ -189,6 +189,13 @@ def _in_double(self: Any, function: Callable[[Any], Any]) -> Any:
     return result if kind == KIND.DOUBLE else typed(op.Cast(result, to=kind), kind)
 
 
+def log_sigmoid(self: Any) -> Any:
+    """min(x, 0) - log(1 + exp(-|x|)), where nothing underflows before the logarithm."""
+    one, zero = (like(op.CastLike(number(value, KIND.FLOAT), self), self) for value in (1, 0))
+    rest = op.Log(op.Add(one, op.Exp(op.Neg(op.Abs(self)))))
+    return op.Sub(op.Where(op.Less(self, zero), self, zero), rest)
+
+
 TABLE: Table = {
     torch.ops.aten.scalar_tensor.default: scalar_tensor,
     torch.ops.aten.erfinv.default: erfinv,
@@ -200,4 +207,5 @@ TABLE: Table = {
     torch.ops.aten.copysign.Scalar: copysign,
     torch.ops.aten.fmax.default: fmax,
     torch.ops.aten.fmin.default: fmin,
+    torch.ops.aten.log_sigmoid.default: log_sigmoid,
 }

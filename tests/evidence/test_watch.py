@@ -70,3 +70,26 @@ def test_a_file_is_unproven_where_pytorch_refuses_nearly_every_sample(tmp_path):
     (finding,) = [f for f in done.findings if f.code == "FW504"]
     assert "PyTorch refuses" in finding.seen
     assert "not today" in finding.seen
+
+
+class Experts(torch.nn.Module):
+    """Rows of a batch, each multiplied with the matrix of its group."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.weight = torch.nn.Parameter(torch.randn(3, 16, 8))
+
+    def forward(self, x):
+        return torch._grouped_mm(x, self.weight, offs=torch.tensor([2, 2, 5], dtype=torch.int32))
+
+
+def test_grouped_products_have_a_truth_though_torch_has_them_in_no_float64():
+    subject = build_subject(Experts().eval(), ["x: float32[5, 16]"])
+    tensors = subject.make({}, 1, "normal")
+    (ours,), (truth,) = run_eager(subject, tensors), run_truth(subject, tensors)
+    assert truth.dtype == torch.float64
+    weight = subject.model.weight.double()
+    x = tensors[0].double()
+    torch.testing.assert_close(truth, torch.cat([x[:2] @ weight[0], x[2:] @ weight[2]]))
+    torch.testing.assert_close(ours.double(), truth, rtol=1e-4, atol=1e-4)

@@ -33,8 +33,8 @@ def _draw_size(rng: random.Random, low: int, high: int, multiple: int) -> int:
     return rng.randrange(low, top + 1, multiple)
 
 
-def draw(case: Case, sizes: Sizes, seed: int) -> tuple[list[Any], dict[str, Any]]:
-    """Names in order of the lines: positional arguments, and keyword ones where `forward` asks for them."""
+def draw(case: Case, sizes: Sizes, seed: int) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """The tensors by the names in the lines, and the arguments of `forward` that they make up."""
     generator = torch.Generator().manual_seed(seed * 7919 + sum(sizes.values()))
     flat = {name: _tensor(*parts, sizes, generator) for name, *parts in map(_parse, case.lines)}
     roots: dict[str, Any] = {}

@@ -125,6 +125,11 @@ def read(path: Path) -> list[dict[str, Any]]:
     return list({(row["case"], row["column"]): row for row in map(json.loads, lines)}.values())
 
 
+def every(path: Path) -> list[dict[str, Any]]:
+    """The rows and those of the older tools beside them. What an older transformers finds legal is its own affair."""
+    return read(path) + [row for row in read(path.with_name("rows-older.jsonl")) if row["column"] != LEGAL]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", nargs="*", default=["*"], help="names of cases, * and ? allowed")
@@ -142,9 +147,7 @@ def main() -> None:
     if args.write:
         from table import write
 
-        # What an older transformers finds legal is its own affair; only its columns are taken.
-        older = [row for row in read(HERE / "rows-older.jsonl") if row["column"] != LEGAL]
-        write(read(args.rows) + older, HERE)
+        write(every(args.rows), HERE)
         return
     part, parts = map(int, args.shard.split("/"))
     if args.jobs > 1:

@@ -44,10 +44,12 @@ def call(model: torch.nn.Module, roots: Mapping[str, Any], only: Sequence[str] =
 
 
 def arrange(model: torch.nn.Module, roots: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword arguments, both in the order of the signature."""
     taken = inspect.signature(model.forward).parameters
+    order = [name for name in dict.fromkeys((*taken, *roots)) if name in roots]
     plain = [name for name, one in taken.items() if one.kind == one.POSITIONAL_OR_KEYWORD]
     leading = plain[: next((i for i, name in enumerate(plain) if name not in roots), len(plain))]
-    return tuple(roots[name] for name in leading), {name: v for name, v in roots.items() if name not in leading}
+    return tuple(roots[name] for name in leading), {name: roots[name] for name in order if name not in leading}
 
 
 def tensors(value: Any) -> list[torch.Tensor]:

@@ -33,6 +33,12 @@ class Shrunk:
     fixed: tuple[str, ...]
     """Dims at which only the example's size is right."""
 
+    @property
+    def wrong_from(self) -> dict[str, int]:
+        """The first wrong size of the dims that have wrong sizes above the example only."""
+        below = {edge.dim for edge in self.boundaries if edge.wrong < edge.right}
+        return {edge.dim: edge.wrong for edge in self.boundaries if edge.dim not in below}
+
 
 def shrink(domain: Domain, failing: Point, example: Point, bad: Callable[[Point], bool]) -> Shrunk:
     """The smallest failing point reachable one dim at a time, and the boundaries around the example.

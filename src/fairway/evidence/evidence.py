@@ -62,6 +62,8 @@ class Evidence:
     findings: tuple[Finding, ...] = ()
     smallest: dict[str, int] | None = None
     boundaries: tuple[str, ...] = ()
+    wrong_from: dict[str, int] = field(default_factory=dict)
+    """Dims along which the file is right down to the lowest size, and wrong from this one on."""
     undecided: int = 0
     differential: Differential = field(default_factory=lambda: Differential(done=False, note="not asked for"))
     second_runtime: str = "not asked for"

@@ -16,7 +16,7 @@ from fairway.evidence.judge import ENOUGH, HOPELESS, TIES, Judge, Trial, open_ru
 from fairway.evidence.lattice import Level, Sample, lattice
 from fairway.evidence.yardstick import FACTOR, STATED
 from fairway.findings import Finding, Where
-from fairway.subject.dims import Point
+from fairway.subject.dims import Domain, Point
 from fairway.subject.example import choose_example
 from fairway.subject.subject import Subject
 from fairway.subject.values import FLAVOURS
@@ -30,6 +30,15 @@ FEW = 8
 def other_example(subject: Subject) -> dict[str, int]:
     """A second example whose every size differs from the first's, where the domain allows it."""
     return choose_example(subject.domain, subject.spec, {}, avoid=subject.example)
+
+
+def examples(subject: Subject, beyond: Point) -> tuple[Point, Point]:
+    """Two points to export from: the example and another, or two that reach `beyond` some sizes."""
+    if not beyond:
+        return subject.example, other_example(subject)
+    domain = Domain(tuple(replace(d, low=max(d.low, beyond.get(d.name, 0))) for d in subject.domain))
+    first = choose_example(domain, subject.spec, {})
+    return first, choose_example(domain, subject.spec, {}, avoid=first)
 
 
 def subject_lattice(
@@ -98,6 +107,7 @@ def gather(
         findings=tuple(findings),
         smallest=None if shrunk is None else shrunk.point,
         boundaries=() if shrunk is None else tuple(map(str, shrunk.boundaries)),
+        wrong_from={} if shrunk is None else shrunk.wrong_from,
         undecided=sum(t.undecided for t in judge.trials),
         second_runtime=second,
     )

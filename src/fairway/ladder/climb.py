@@ -15,7 +15,7 @@ import torch
 from fairway.errors import UserError
 from fairway.evidence.differential import compare_exports
 from fairway.evidence.evidence import Differential, Evidence
-from fairway.evidence.gather import gather, other_example
+from fairway.evidence.gather import examples, gather
 from fairway.evidence.judge import Judge, open_runtime
 from fairway.evidence.lattice import Level, sample
 from fairway.findings import Finding, exit_status
@@ -129,7 +129,7 @@ def _look(subject: Subject, settings: Settings) -> tuple[Preflight, tuple[Suspec
         preflight = replace(preflight, findings=(*preflight.findings, *check_patches(subject)))
     args, kwargs = subject.call(subject.make(subject.example, 1, "normal"))
     given = inspect.signature(subject.model.forward).bind(*args, **kwargs).arguments
-    points = (subject.example, other_example(subject))
+    points = examples(subject, {})
     runs = [partial(_run, subject, point) for point in points]
     loops: Lines = frozenset()
     with patched(subject.model, subject.patches):
@@ -153,7 +153,7 @@ def _walk(
     prescription, refused = _prescribed(workers, subject, settings, step, earlier, preflight, loops)
     tried = tuple(name for name, _ in prescription.chosen)
     paths = [folder / f"{len(rungs)}-{which}.onnx" for which in ("first", "second")]
-    points = (subject.example, other_example(subject))
+    points = examples(subject, dict(step.beyond))
 
     def export(which: int) -> Callable[[Any], Captured]:
         def work(tell: Any) -> Captured:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fairway.ladder.route import Route, parse_route
@@ -22,11 +22,14 @@ class Step:
     route: Route
     rewrites: bool = False
     without: str = ""
+    beyond: tuple[tuple[str, int], ...] = ()
+    """Sizes that the example must reach: up to there, an earlier rung's file was right."""
 
     @property
     def name(self) -> str:
         without = f" without {self.without}" if self.without else ""
-        return self.route.name + (" with rewrites" if self.rewrites else "") + without
+        beyond = " from a larger example" if self.beyond else ""
+        return self.route.name + (" with rewrites" if self.rewrites else "") + without + beyond
 
 
 BORROWED = "transformers_patches"
@@ -45,6 +48,9 @@ _LADDER: tuple[tuple[str, bool, str], ...] = (
 )
 """Cheapest likely success first. Rewrites come first where a line calls for them: without, it ends in failure."""
 
+BRANCH = "FW207"
+"""Once a branch in the user's own code was to blame, scripting is next: it alone keeps both arms."""
+
 _POINTLESS = {
     # A missing or failing translation is the same however the dims were declared.
     "FW304": ("export-auto", "export-named", "strict-dynamic"),
@@ -61,10 +67,25 @@ def next_step(rungs: Sequence[Any], settings: Any, suspects: Sequence[Any]) -> S
     walked = [rung.step for rung in rungs]
     out = _ruled_out(rungs)
     tried = {name for rung in rungs for name in rung.tried}
-    for step in _steps(settings, bool(suspects) and settings.remedies):
+    steps = _larger(rungs) + _steps(settings, bool(suspects) and settings.remedies)
+    if any(finding.code == BRANCH for rung in rungs for finding in rung.findings):
+        steps.sort(key=lambda step: step.route.name != "script")
+    for step in steps:
         if step not in walked and step.name not in out and (not step.without or step.without in tried):
             return step
     return None
+
+
+def _larger(rungs: Sequence[Any]) -> list[Step]:
+    """A size of 1 in the example is taken for always 1, also one that is computed, such as the number of blocks.
+
+    A file that is right up to some size and wrong from there on is exported again from an example beyond it, once.
+    """
+    for rung in rungs:
+        wrong_from = rung.evidence.wrong_from if rung.evidence is not None else {}
+        if wrong_from and not rung.route.traced:
+            return [replace(rung.step, beyond=tuple(wrong_from.items()))]
+    return []
 
 
 def _ruled_out(rungs: Sequence[Any]) -> set[str]:

@@ -1,0 +1,48 @@
+"""The order of the ladder, moved by what earlier rungs found."""
+
+from types import SimpleNamespace
+
+from fairway.findings import Finding
+from fairway.ladder.climb import Settings
+from fairway.ladder.plan import Step, next_step
+from fairway.ladder.route import parse_route
+
+
+def _rung(name, *codes, rewrites=False, evidence=None):
+    step = Step(parse_route(name, None), rewrites)
+    findings = [Finding(code, "seen") for code in codes]
+    return SimpleNamespace(step=step, route=step.route, findings=findings, remedies=(), tried=(), captured=None, evidence=evidence)
+
+
+def test_a_branch_in_the_users_code_goes_to_scripting_next():
+    rungs = [_rung("export-dynamic", "FW207", "FW303", rewrites=True)]
+    assert next_step(rungs, Settings(), ["a suspect"]).name == "script"
+
+
+def test_what_failed_for_another_reason_climbs_in_order():
+    rungs = [_rung("export-dynamic", "FW303", rewrites=True)]
+    assert next_step(rungs, Settings(), ["a suspect"]).name == "trace with rewrites"
+
+
+def test_no_step_is_walked_twice_and_the_ladder_ends():
+    rungs, names = [], []
+    while (step := next_step(rungs, Settings(), ["a suspect"])) is not None:
+        names.append(step.name)
+        rungs.append(_rung(step.route.name, "FW207", rewrites=step.rewrites))
+        assert len(names) < 20
+    assert len(names) == len(set(names)) and "script" in names[:2]
+
+
+def test_a_file_that_is_wrong_from_some_size_on_is_exported_once_more_from_beyond_it():
+    evidence = SimpleNamespace(wrong_from={"seq": 9})
+    rungs = [_rung("export-dynamic", "FW408", evidence=evidence)]
+    step = next_step(rungs, Settings(), [])
+    assert (step.name, step.beyond) == ("export-dynamic from a larger example", (("seq", 9),))
+    again = _rung("export-dynamic", "FW408", evidence=evidence)
+    again.step = step
+    assert next_step([*rungs, again], Settings(), []).name == "export-auto"
+
+
+def test_a_trace_has_every_size_in_it_whatever_the_example():
+    rungs = [_rung("trace", "FW408", evidence=SimpleNamespace(wrong_from={"seq": 9}))]
+    assert not next_step(rungs, Settings(), []).beyond

@@ -384,3 +384,24 @@ def test_a_dynamic_output_declared_fixed_is_told(tmp_path):
         ("FW315", "output axis 1 is declared 19, but varies"),
         ("FW116", "plain.onnx is not the file that plain.fairway.json is about: its sha256 differs"),
     ]
+
+
+class Blocks(torch.nn.Module):
+    """What is carried from block to block, as in the chunked scans of state-space models."""
+
+    def forward(self, x):
+        blocks = torch.nn.functional.pad(x, (0, -x.shape[1] % 8)).reshape(x.shape[0], -1, 8)
+        ends = torch.nn.functional.pad(blocks[:, :, -1], (1, 0))
+        square = ends[..., None].expand(*ends.shape, ends.shape[-1])
+        states = torch.cat([torch.zeros_like(blocks[:, :1]), blocks], 1)
+        return torch.einsum("bzc,bzk->bck", square, states)[:, :-1]
+
+
+@pytest.mark.slow
+def test_an_example_of_one_block_is_followed_by_a_larger_one(tmp_path):
+    bounds = {"batch": (1, 3), "time": (2, 24)}
+    result = fairway.export(Blocks(), ["x: float32[batch, time]"], tmp_path / "a.onnx", bounds=bounds)
+    assert [(rung["route"], rung["verdict"]) for rung in result.record["ladder"]] == [
+        ("export-dynamic", "wrong"),
+        ("export-dynamic from a larger example", "verified"),
+    ]

@@ -11,7 +11,8 @@ from fairway.ladder.route import parse_route
 def _rung(name, *codes, rewrites=False, evidence=None):
     step = Step(parse_route(name, None), rewrites)
     findings = [Finding(code, "seen") for code in codes]
-    return SimpleNamespace(step=step, route=step.route, findings=findings, remedies=(), tried=(), captured=None, evidence=evidence)
+    seen = {"findings": findings, "evidence": evidence}
+    return SimpleNamespace(step=step, route=step.route, remedies=(), tried=(), captured=None, **seen)
 
 
 def test_a_branch_in_the_users_code_goes_to_scripting_next():
@@ -30,7 +31,8 @@ def test_no_step_is_walked_twice_and_the_ladder_ends():
         names.append(step.name)
         rungs.append(_rung(step.route.name, "FW207", rewrites=step.rewrites))
         assert len(names) < 20
-    assert len(names) == len(set(names)) and "script" in names[:2]
+    assert len(names) == len(set(names))
+    assert "script" in names[:2]
 
 
 def test_a_file_that_is_wrong_from_some_size_on_is_exported_once_more_from_beyond_it():

@@ -1,8 +1,10 @@
 """Functions that cannot be captured as they are, and are computed by others that can.
 
 `take_along_dim`, `kron` and `tensor_split` read sizes as plain numbers in C++, so that torch.export fixes what should
-stay open. `rrelu` without training is captured as an operator that fills a tensor of noise, which has no translation. A
-transposed convolution to a given size has its padding from that size, which in ONNX is a constant of the node: it is
+stay open. The inverse of a real Fourier transform becomes a DFT that is one-sided and inverse at once, which ONNX
+Runtime refuses; it is the inverse of the whole spectrum. A tensor like a complex one has no translation; it is made of
+its two parts. `rrelu` without training is captured as an operator that fills a tensor of noise, which has none either.
+A transposed convolution to a given size has its padding from that size, which in ONNX is a constant of the node: it is
 padded as far as may be, and cut.
 """
 
@@ -33,10 +35,8 @@ def take_along_dim(input: torch.Tensor, indices: torch.Tensor, dim: int | None =
 
 def rrelu(
     input: torch.Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
-) -> torch.Tensor:
-    if training:
-        return torch.rrelu(input, lower, upper, training)
-    return torch.nn.functional.leaky_relu(input, (lower + upper) / 2, inplace)
+) -> Any:
+    return NotImplemented if training else torch.nn.functional.leaky_relu(input, (lower + upper) / 2, inplace)
 
 
 def kron(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
@@ -49,7 +49,7 @@ def kron(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 def tensor_split(input: torch.Tensor, indices_or_sections: Any, dim: int = 0) -> Any:
     """Into so many parts, the first ones longer by one where the length cannot be divided."""
     if not isinstance(indices_or_sections, int):
-        return torch.Tensor.tensor_split(input, indices_or_sections, dim)
+        return NotImplemented
     dim %= input.dim()
     size, longer = input.shape[dim] // indices_or_sections, input.shape[dim] % indices_or_sections
     least: Any = torch.sym_min  # untyped
@@ -58,14 +58,35 @@ def tensor_split(input: torch.Tensor, indices_or_sections: Any, dim: int = 0) ->
     return tuple(input[(*before, slice(*pair))] for pair in pairwise(ends))
 
 
-def _transposed(plain: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+def irfft(input: torch.Tensor, n: Any = None, dim: int = -1, norm: str | None = None, out: Any = None) -> Any:
+    dim %= input.dim()
+    n = 2 * (input.shape[dim] - 1) if n is None else n
+    before = (slice(None),) * dim
+    if n // 2 + 1 > input.shape[dim] or out is not None:
+        return NotImplemented  # what is missing would have to be filled up
+    half = input[(*before, slice(n // 2 + 1))]
+    rest = input[(*before, slice(1, (n + 1) // 2))].flip(dim).conj()
+    return torch.fft.ifft(torch.cat([half, rest], dim), dim=dim, norm=norm).real
+
+
+def _like(fill: float) -> Callable[..., Any]:
+    def like(input: torch.Tensor, **settings: Any) -> Any:
+        if not input.is_complex() or settings.get("dtype") is not None:
+            return NotImplemented
+        real = torch.full(list(input.shape), fill, dtype=input.dtype.to_real())
+        return torch.view_as_complex(torch.stack([real, torch.zeros_like(real)], -1))
+
+    return like
+
+
+def _transposed(plain: Callable[..., torch.Tensor]) -> Callable[..., Any]:
     def convolve(
         input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, stride: Any = 1, padding: Any = 0,
         output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
-    ) -> torch.Tensor:  # fmt: skip
+    ) -> Any:  # fmt: skip
         asked = _each(output_padding, weight)
         if not any(isinstance(one, torch.SymInt) for one in asked):
-            return plain(input, weight, bias, stride, padding, output_padding, groups, dilation)
+            return NotImplemented
         most = [max(s, d) - 1 for s, d in zip(_each(stride, weight), _each(dilation, weight), strict=True)]
         whole = plain(input, weight, bias, stride, padding, most, groups, dilation)
         sizes = list(whole.shape)[-len(most) :]
@@ -88,10 +109,14 @@ STAND_INS: dict[Any, Callable[..., Any]] = {
     torch.Tensor.take_along_dim: take_along_dim,
     torch.nn.functional.rrelu: rrelu,
     torch.kron: kron,
+    torch.fft.irfft: irfft,
+    torch.zeros_like: _like(0.0),
+    torch.ones_like: _like(1.0),
     torch.tensor_split: tensor_split,
     torch.Tensor.tensor_split: tensor_split,
     **{plain: _transposed(plain) for plain in _CONVOLUTIONS},
 }
+"""They answer NotImplemented where the function itself will do."""
 
 
 class StandingIn(TorchFunctionMode):
@@ -103,6 +128,8 @@ class StandingIn(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         ours = STAND_INS.get(func)
-        if ours is not None:
-            self._tell()
-        return (ours or func)(*args, **(kwargs or {}))
+        answer = ours(*args, **(kwargs or {})) if ours is not None else NotImplemented
+        if answer is NotImplemented:
+            return func(*args, **(kwargs or {}))
+        self._tell()
+        return answer

@@ -172,6 +172,9 @@ _ROWS = (
     Code("FW213", "cache-not-key-value", "The model's cache is not one of keys and values", "model",
          "State-space and hybrid models keep other states, for which runtimes agree on no graph inputs and outputs.",
          ("Export one step of the model with fairway.export, its states as inputs and outputs of your own.",)),
+    Code("FW214", "hits-looped", "A loop goes over the places that were hit", "model",
+         "How many there are, `for i in hit.nonzero()`, is known by value; an exporter records a fixed number.",
+         ("Leave remedies on: hits_looped.", "Or loop over all places, those without a hit among them.")),
     # FW3xx: exporters.
     Code("FW301", "capture-failed", "The exporter could not capture the model", "upstream",
          "The exporter raised an error of its own.", ("See what the other rungs said: add --json.",)),
@@ -240,6 +243,9 @@ _ROWS = (
     Code("FW324", "sparse-weight", "The model holds a sparse tensor", "upstream",
          "Neither torch.onnx nor ONNX Runtime takes one.",
          ("Leave remedies on: sparse_weight.", "Or hold it dense.")),
+    Code("FW325", "module-moved", "A module is moved inside `forward`", "upstream",
+         "torch.export holds the weights as tensors of its own, which `Module.to` cannot swap.",
+         ("Leave remedies on: module_moved.", "Or move the module before, in `__init__`.")),
     # FW4xx: what the evidence showed.
     Code("FW401", "numbers-differ", "The file's numbers differ from PyTorch's", "evidence",
          "At a legal input the file is further from the float64 truth than PyTorch's own rounding explains.",

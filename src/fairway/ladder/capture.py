@@ -103,7 +103,7 @@ def capture(
         if w.category.__name__ == "TracerWarning"
     )
     idle = {o for o in owners if not any(did for did, owner in zip(changed, owners, strict=True) if owner == o)}
-    idle |= translating - case.used - {o for did, o in zip(changed, owners, strict=True) if did}
+    idle |= (translating | case.waiting) - case.used - {o for did, o in zip(changed, owners, strict=True) if did}
     used = tuple((name, match.note) for name, match in matches if name not in idle)
     return Captured(str(path), opset, case.output_names, used, warned, edges, clash)
 

@@ -52,7 +52,9 @@ class Case:
     applying: str = ""
     """The remedy whose `apply` is being entered."""
     used: set[str] = field(default_factory=set)
-    """The remedies one of whose translations was called."""
+    """The remedies that were of use: one of their translations was called, say."""
+    waiting: set[str] = field(default_factory=set)
+    """The remedies besides translating ones that are told of only where they were of use."""
 
     @property
     def named(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def test_a_branch_in_the_users_code_goes_to_scripting_next():
 
 
 def test_what_failed_for_another_reason_climbs_in_order():
-    rungs = [_rung("export-dynamic", "FW303", rewrites=True)]
+    rungs = [_rung("export-dynamic", "FW305", rewrites=True)]
     assert next_step(rungs, Settings(), ["a suspect"]).name == "trace with rewrites"
 
 
@@ -48,3 +48,13 @@ def test_a_file_that_is_wrong_from_some_size_on_is_exported_once_more_from_beyon
 def test_a_trace_has_every_size_in_it_whatever_the_example():
     rungs = [_rung("trace", "FW408", evidence=SimpleNamespace(wrong_from={"seq": 9}))]
     assert not next_step(rungs, Settings(), []).beyond
+
+
+def test_a_decision_on_a_value_is_made_beforehand_once():
+    rungs = [_rung("export-dynamic", "FW303")]
+    step = next_step(rungs, Settings(), [])
+    assert step.name == "export-dynamic with branches decided"
+    again = _rung("export-dynamic", "FW303")
+    again.step = step
+    assert not next_step([*rungs, again], Settings(), []).decided
+    assert not next_step(rungs, Settings(remedies=False), []).decided

@@ -22,7 +22,7 @@ from fairway.findings import Finding, exit_status
 from fairway.ladder.attempt import Limits, Outcome, Workers
 from fairway.ladder.capture import Captured, capture, case_for
 from fairway.ladder.diagnose import accuse, blame, diagnose
-from fairway.ladder.plan import Step, next_step
+from fairway.ladder.plan import SOURCE, Step, next_step
 from fairway.ladder.preflight import Preflight, look
 from fairway.ladder.prescribe import Prescription, check_patches, matches_for, patched, prescribe
 from fairway.ladder.route import Route
@@ -152,6 +152,8 @@ def _walk(
     loops = frozenset((s.where.file or "", s.where.line or 0) for s in suspected if s.kind == "loop")
     prescription, refused = _prescribed(workers, subject, settings, step, earlier, preflight, loops)
     tried = tuple(name for name, _ in prescription.chosen)
+    if step.decided and not any(name in SOURCE for name in tried):
+        return Rung(step, route, "failed", 0.0, 0, (), (), refused, tried=tried)
     paths = [folder / f"{len(rungs)}-{which}.onnx" for which in ("first", "second")]
     points = examples(subject, dict(step.beyond))
 

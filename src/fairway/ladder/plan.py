@@ -8,8 +8,8 @@ from typing import Any
 
 from fairway.ladder.route import Route, parse_route
 
-SOURCE = ("loop_unrolled", "module_chosen_by_value")
-"""The remedies that rewrite the user's source."""
+SOURCE = ("loop_unrolled", "module_chosen_by_value", "shortcut_branch")
+"""The remedies that change what the user's source does."""
 
 TRACE_OPSETS = range(7, 21)
 """What the TorchScript exporter writes (torch 2.13)."""
@@ -24,12 +24,15 @@ class Step:
     without: str = ""
     beyond: tuple[tuple[str, int], ...] = ()
     """Sizes that the example must reach: up to there, an earlier rung's file was right."""
+    decided: bool = False
+    """With decisions on values made beforehand; walked only where a remedy can do that."""
 
     @property
     def name(self) -> str:
         without = f" without {self.without}" if self.without else ""
         beyond = " from a larger example" if self.beyond else ""
-        return self.route.name + (" with rewrites" if self.rewrites else "") + without + beyond
+        how = " with branches decided" if self.decided else " with rewrites" if self.rewrites else ""
+        return self.route.name + how + without + beyond
 
 
 BORROWED = "transformers_patches"
@@ -51,6 +54,8 @@ _LADDER: tuple[tuple[str, bool, str], ...] = (
 BRANCH = "FW207"
 """Once a branch in the user's own code was to blame, scripting is next: it alone keeps both arms."""
 
+DECISION = "FW303"
+
 _POINTLESS = {
     # A missing or failing translation is the same however the dims were declared.
     "FW304": ("export-auto", "export-named", "strict-dynamic"),
@@ -67,7 +72,7 @@ def next_step(rungs: Sequence[Any], settings: Any, suspects: Sequence[Any]) -> S
     walked = [rung.step for rung in rungs]
     out = _ruled_out(rungs)
     tried = {name for rung in rungs for name in rung.tried}
-    steps = _larger(rungs) + _steps(settings, bool(suspects) and settings.remedies)
+    steps = _larger(rungs) + _decided(rungs, settings) + _steps(settings, bool(suspects) and settings.remedies)
     if any(finding.code == BRANCH for rung in rungs for finding in rung.findings):
         steps.sort(key=lambda step: step.route.name != "script")
     for step in steps:
@@ -85,6 +90,14 @@ def _larger(rungs: Sequence[Any]) -> list[Step]:
         wrong_from = rung.evidence.wrong_from if rung.evidence is not None else {}
         if wrong_from and not rung.route.traced:
             return [replace(rung.step, beyond=tuple(wrong_from.items()))]
+    return []
+
+
+def _decided(rungs: Sequence[Any], settings: Any) -> list[Step]:
+    """The first route that failed at a decision on a value, once more with that made beforehand."""
+    for rung in rungs:
+        if settings.remedies and not rung.route.traced and any(f.code == DECISION for f in rung.findings):
+            return [replace(rung.step, rewrites=True, decided=True)]
     return []
 
 

@@ -24,6 +24,7 @@ from fairway.remedies import (
     parametrised_weight,
     rnn_batch_baked,
     rnn_time_baked,
+    shortcut_branch,
     sparse_weight,
     training_mode,
     transformers_patches,
@@ -35,6 +36,7 @@ _REMEDIES = (
     # The user's source.
     module_chosen_by_value.REMEDY,
     loop_unrolled.REMEDY,
+    shortcut_branch.REMEDY,
     # The model.
     training_mode.REMEDY,
     parametrised_weight.REMEDY,

@@ -1,0 +1,113 @@
+"""Branches that save work when there is nothing to do, as fairseq's padding masks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from harness import EXPORT, STRICT, TRACE, applied, assert_parity, export, make_case
+from torch import nn
+
+import fairway
+from fairway.findings import Finding
+from fairway.remedies.contract import Case, Match, Refusal
+from fairway.remedies.shortcut_branch import REMEDY, Deciding, Rewrite
+
+DIMS = [{0: "batch"}]
+LINES = ["ids: int64[batch, 4] < 3"]
+
+
+class Padded(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed = nn.Embedding(3, 5)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        padding = ids == 0
+        if not padding.any():
+            padding = None
+        x = self.embed(ids)
+        return x if padding is None else x.masked_fill(padding[..., None], 0.0)
+
+
+class Either(Padded):
+    """Two ways that differ: no shortcut."""
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        x = self.embed(ids)
+        if ids.sum() % 2 == 0:
+            return x + 1
+        return x * 2
+
+
+def failed(case: Case) -> Case:
+    return replace(case, findings=(Finding("FW303", "could not guard"),))
+
+
+def make(batch: int) -> tuple[torch.Tensor]:
+    return (torch.randint(0, 3, (batch, 4), generator=torch.Generator().manual_seed(batch)),)
+
+
+def test_it_cannot_be_captured_without_it() -> None:
+    with pytest.raises(Exception, match="data-dependent"):
+        export(make_case(Padded().eval(), make(3)), DIMS)
+
+
+@pytest.mark.parametrize("route", [EXPORT, TRACE], ids=lambda r: r.name)
+def test_the_longer_way_is_right_for_inputs_of_either_kind(route) -> None:
+    model = Padded().eval()
+    case = failed(make_case(model, (torch.ones(3, 4, dtype=torch.int64),), route))
+    exported = export(case, DIMS, REMEDY)
+    assert_parity(exported, model, make(5), (torch.ones(2, 4, dtype=torch.int64),), atol=1e-6)
+
+
+@pytest.mark.slow
+def test_the_way_that_agrees_is_found_and_where_none_does_it_is_told(tmp_path) -> None:
+    asked = {"bounds": {"batch": (1, 4)}, "routes": ("export-dynamic",)}
+    found = fairway.export(Padded().eval(), LINES, tmp_path / "a.onnx", **asked)
+    assert (found.verdict, found.remedies) == ("verified", ("shortcut_branch",))
+    assert [rung["route"] for rung in found.record["ladder"]][-1] == "export-dynamic with branches decided"
+    found = fairway.export(Either().eval(), LINES, tmp_path / "b.onnx", **asked)
+    assert found.verdict == "failed"
+    last = found.record["ladder"][-1]
+    reasons = {one["remedy"]: one["reason"] for one in last["refused"]}
+    assert "does not compute the same" in reasons["shortcut_branch"]
+
+
+def test_every_decision_is_tried_both_ways() -> None:
+    class Two(Padded):
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            x = self.embed(ids)
+            if (ids == 0).any():
+                x = x + 1
+            if (ids == 1).any():
+                x = x + 1
+            return x
+
+    match = REMEDY.detect(failed(make_case(Two(), make(3))))
+    assert isinstance(match, Match)
+    assert [tuple(one.answers.values()) for one in match.data] == [
+        (True, True), (False, False), (True, False), (False, True)
+    ]  # fmt: skip
+    assert [where.function for where in match.where] == [Two.forward.__qualname__] * 2
+
+
+def test_it_is_refused_before_a_failure_without_a_decision_and_under_strict_capture() -> None:
+    assert isinstance(REMEDY.detect(make_case(Padded(), make(3))), Refusal)
+    assert REMEDY.detect(failed(make_case(nn.Embedding(3, 5), make(3)))) == Refusal(
+        "the model asks no tensor for a yes or no"
+    )
+    assert isinstance(REMEDY.detect(failed(make_case(Padded(), make(3), STRICT))), Refusal)
+
+
+def test_applying_it_twice_changes_nothing_more_and_branches_are_free_afterwards() -> None:
+    case = failed(make_case(Padded(), make(3)))
+    ones = torch.ones(2, dtype=torch.bool)
+    with Deciding() as seen:
+        assert ones.all()
+    (site,) = seen.met
+    with Deciding({site: False}), applied(case, REMEDY), Rewrite({site: False}).install():
+        assert bool(ones.all())
+    assert ones.all()

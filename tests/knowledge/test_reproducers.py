@@ -111,6 +111,7 @@ WRONG = {
     "half-reduction-comes-out-float": lambda p: both(lambda x: x.sum(-1), FLOATS.half(), p),
     "sigmoid-tail-vanishes": lambda p: both(torch.sigmoid, torch.tensor([[-18.0, -30.0]]), p, dynamo=False),
     "reduction-of-nothing-keeps-its-axes": without_elements,
+    "small-constant-dropped": lambda p: both(lambda x: x / (x.abs() + 1e-8), torch.zeros(2, 3), p),
 }
 
 

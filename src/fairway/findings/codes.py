@@ -246,6 +246,9 @@ _ROWS = (
     Code("FW325", "module-moved", "A module is moved inside `forward`", "upstream",
          "torch.export holds the weights as tensors of its own, which `Module.to` cannot swap.",
          ("Leave remedies on: module_moved.", "Or move the module before, in `__init__`.")),
+    Code("FW326", "small-constant-dropped", "A small constant is optimised away", "upstream",
+         "onnxscript takes a constant within 1e-8 of 0 for 0, so that `x / (norm + 1e-8)` divides by the norm alone.",
+         ("Leave remedies on: small_constant_dropped.", "Or use a constant above 1e-8.")),
     # FW4xx: what the evidence showed.
     Code("FW401", "numbers-differ", "The file's numbers differ from PyTorch's", "evidence",
          "At a legal input the file is further from the float64 truth than PyTorch's own rounding explains.",

@@ -25,6 +25,7 @@ from fairway.remedies import (
     rnn_batch_baked,
     rnn_time_baked,
     shortcut_branch,
+    small_constant_dropped,
     sparse_weight,
     training_mode,
     transformers_patches,
@@ -48,6 +49,7 @@ _REMEDIES = (
     vmap_mask.REMEDY,
     module_moved.REMEDY,
     hits_looped.REMEDY,
+    small_constant_dropped.REMEDY,
     transformers_patches.REMEDY,
     # The translation to ONNX; of two for the same operator, the later wins.
     missing_translation.REMEDY,

@@ -25,7 +25,7 @@ _SIZES: tuple[tuple[str, int], ...] = (
     (r"moe_(\w+_)?intermediate_size|shared_expert_intermediate_size|expert_ffn_hidden_size", 16),
     (r"(\w*_)?head_dim|d_kv|kv_channels|d_head|attention_head_dim|head_size|dim_head|mamba_d_head|key_dim", 8),
     (r"(q|kv|o|gated_norm|laurel|decay|gate|a|v|w)_(lora_)?rank(_dim)?|low_rank_dim", 16),
-    (r"(num_local|num|n_routed|moe_num)_experts", 4),
+    (r"(num_local|num|n_routed|moe_num)_experts|zero_expert_num", 4),
     (r"(num_experts_per_tok(en)?|moe_top_?k|moe_k|num_selected_experts|top_k_experts)", 2),
     (r"n_group|topk_group|num_expert_group|n_shared_experts|mamba_n_groups|first_k_dense_replace", 1),
     (r"(attn|expert|attention|moe)_layer_(period|freq|interval)|full_attention_interval|decoder_sparse_step", 2),

@@ -76,6 +76,24 @@ def test_the_way_that_agrees_is_found_and_where_none_does_it_is_told(tmp_path) -
     assert "does not compute the same" in reasons["shortcut_branch"]
 
 
+class Picked(nn.Module):
+    """Works on the rows that were picked, if there are any."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = (x[:, 0] > 0).nonzero()[:, 0]
+        if rows.numel() == 0:
+            return x + 0
+        return x.index_add(0, rows, x[rows] * 2)
+
+
+def test_rows_that_may_be_none_are_worked_on_all_the_same() -> None:
+    x, none = torch.randn(5, 4, generator=torch.Generator().manual_seed(3)), -torch.ones(3, 4)
+    with pytest.raises(Exception, match="data-dependent"):
+        export(make_case(Picked(), (x,)), DIMS)
+    exported = export(failed(make_case(Picked(), (x,))), DIMS, REMEDY)
+    assert_parity(exported, Picked(), (x,), (none,), (-none,), atol=1e-6)
+
+
 def test_every_decision_is_tried_both_ways() -> None:
     class Two(Padded):
         def forward(self, ids: torch.Tensor) -> torch.Tensor:
@@ -94,11 +112,8 @@ def test_every_decision_is_tried_both_ways() -> None:
     assert [where.function for where in match.where] == [Two.forward.__qualname__] * 2
 
 
-def test_it_is_refused_before_a_failure_without_a_decision_and_under_strict_capture() -> None:
+def test_it_is_refused_before_a_failure_and_under_strict_capture() -> None:
     assert isinstance(REMEDY.detect(make_case(Padded(), make(3))), Refusal)
-    assert REMEDY.detect(failed(make_case(nn.Embedding(3, 5), make(3)))) == Refusal(
-        "the model asks no tensor for a yes or no"
-    )
     assert isinstance(REMEDY.detect(failed(make_case(Padded(), make(3), STRICT))), Refusal)
 
 

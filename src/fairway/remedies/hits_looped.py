@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from fairway.remedies.contract import Applied, Case, Match, Refusal, Remedy
 
-MOST = 1024
+MOST = 128
 """Places; each is a step in the graph."""
 
 _PLACES = "_fairway_places"

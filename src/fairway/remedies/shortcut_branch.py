@@ -4,16 +4,18 @@ torch.export cannot capture a decision on a value, and a trace keeps the example
 result, because the longer one does nothing when there is nothing to do, one of them is recorded for good. Which one is
 found by running the model so: it must agree with itself, left alone, over the corners of its domain.
 
-Refuses before a capture has failed at such a decision, where the model asks no tensor for a yes or no, and where
-neither way agrees.
+A size that is known by value only, as of `mask.nonzero()`, is taken for a large one where `forward` asks whether it is
+zero, `if rows.numel() == 0: return x`; that way does nothing either when there are no rows.
+
+Refuses before a capture has failed at such a decision, under strict capture, and where neither way agrees.
 """
 
 from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,10 @@ Site = tuple[str, int]
 FAILED_AT_A_DECISION = "FW303"
 MOST = 3
 """Decisions of which each is tried both ways by itself; more are tried all one way and all the other."""
+
+
+LARGE = 2**20
+"""What an unknown size is taken for."""
 
 
 class Deciding(TorchFunctionMode):
@@ -51,6 +57,30 @@ class Deciding(TorchFunctionMode):
         return self._answers[site] if site in self._answers else func(*args)
 
 
+@contextmanager
+def unknown_sizes_large() -> Iterator[None]:
+    """A question about one size that is known by value only is answered as for a large one, where it has no answer."""
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, free_unbacked_symbols
+
+    original: Any = torch.SymBool.__bool__
+
+    def decide(self: torch.SymBool) -> bool:
+        try:
+            return bool(original(self))
+        except GuardOnDataDependentSymNode as error:
+            unknown = free_unbacked_symbols(error.cond)
+            answer = error.cond.subs(dict.fromkeys(unknown, LARGE))
+            if len(unknown) != 1 or answer not in (True, False):
+                raise
+            return bool(answer)
+
+    torch.SymBool.__bool__ = decide  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        torch.SymBool.__bool__ = original  # type: ignore[method-assign]
+
+
 @dataclass(frozen=True)
 class Rewrite:
     """One way to decide everywhere."""
@@ -59,10 +89,13 @@ class Rewrite:
 
     @property
     def strategy(self) -> str:
-        return ", ".join(f"{Path(file).name}:{line} always {yes}" for (file, line), yes in self.answers.items())
+        decided = [f"{Path(file).name}:{line} always {yes}" for (file, line), yes in self.answers.items()]
+        return ", ".join(decided) or "unknown size"
 
-    def install(self) -> AbstractContextManager[Any]:
-        return Deciding(self.answers)
+    @contextmanager
+    def install(self) -> Iterator[None]:
+        with Deciding(self.answers), unknown_sizes_large():
+            yield
 
 
 def detect(case: Case) -> Match | Refusal:
@@ -72,9 +105,7 @@ def detect(case: Case) -> Match | Refusal:
         return Refusal("strict capture reads a mode's own code as part of the model")
     with Deciding() as run, torch.no_grad():
         case.model(*case.args, **case.kwargs)
-    if not run.met:
-        return Refusal("the model asks no tensor for a yes or no")
-    ways: list[tuple[bool, ...]] = [(yes,) * len(run.met) for yes in (True, False)]
+    ways: list[tuple[bool, ...]] = [(yes,) * len(run.met) for yes in ((True, False) if run.met else (True,))]
     if len(run.met) <= MOST:
         ways += [way for way in itertools.product((True, False), repeat=len(run.met)) if way not in ways]
     rewrites = tuple(Rewrite(dict(zip(run.met, way, strict=True))) for way in ways)

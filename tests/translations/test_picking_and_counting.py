@@ -10,6 +10,8 @@ INF, NAN = float("inf"), float("nan")
 
 PICKING = {
     "roll": lambda x, i: torch.roll(x, 2, -1),
+    "squeeze of two": lambda x, i: torch.stack([x, x], -1).squeeze(-1),
+    "squeeze of one": lambda x, i: x[None].squeeze(0),
     "roll back": lambda x, i: torch.roll(x, (-1, 3), (0, 1)),
     "roll by half": lambda x, i: torch.roll(x, x.shape[1] // 2, 1),
     "roll the whole": lambda x, i: torch.roll(x, x.shape[0]),

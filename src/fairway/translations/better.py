@@ -47,6 +47,10 @@ BETTER: dict[torch._ops.OpOverload, Defect] = {
     _ATEN.histc.default: Defect(
         "a range found in the data is refused", lambda given: given.get("min", 0) == given.get("max", 0)
     ),
+    _ATEN.squeeze.dim: Defect(
+        "a dim that is not 1 is squeezed all the same",
+        lambda given: bool(given["self"].shape) and given["self"].shape[given["dim"]] != 1,
+    ),
     _ATEN.roll.default: Defect(
         "a shift that depends on a size is refused",
         lambda given: not all(isinstance(shift, int) for shift in given["shifts"]),

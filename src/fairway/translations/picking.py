@@ -1,7 +1,7 @@
 """Elements moved around, repeated and picked out.
 
-torch's roll takes no shift that depends on a size, and its repeat_interleave no `output_size`. It has no masked_select
-and no nonzero_static.
+torch's squeeze squeezes also what is not 1, its roll takes no shift that depends on a size, and its repeat_interleave no
+`output_size`. It has no masked_select and no nonzero_static.
 """
 
 from __future__ import annotations
@@ -58,7 +58,13 @@ def nonzero_static(self: Any, size: int, fill_value: int = -1) -> Any:
     return op.Slice(op.Concat(found, rest, axis=0), [0], ints([size]), [0])
 
 
+def squeeze(self: Any, dim: int) -> Any:
+    """Where the dim is not 1, as where torch.export took it for more, nothing happens."""
+    return op.Squeeze(self, [dim]) if self.shape and self.shape[dim] == 1 else op.Identity(self)
+
+
 TABLE: Table = {
+    torch.ops.aten.squeeze.dim: squeeze,
     torch.ops.aten.roll.default: roll,
     torch.ops.aten.repeat_interleave.Tensor: repeat_interleave,
     torch.ops.aten.masked_select.default: masked_select,

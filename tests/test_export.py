@@ -405,3 +405,14 @@ def test_an_example_of_one_block_is_followed_by_a_larger_one(tmp_path):
         ("export-dynamic", "wrong"),
         ("export-dynamic from a larger example", "verified"),
     ]
+
+
+def test_a_number_beside_the_tensors_is_left_out_and_told_where_it_is_always_the_same(tmp_path):
+    class Told(Plain):
+        def forward(self, x):
+            return {"y": super().forward(x), "heads": 4, "kind": "plain"}
+
+    result = fairway.export(Told(), LINE, tmp_path / "a.onnx", bounds=BOUNDS, **QUICK)
+    assert result.verdict == "verified"
+    assert [f.seen for f in result.findings] == ["output heads is of type int: 4", "output kind is of type str: 'plain'"]
+    assert [one.name for one in onnx.load(tmp_path / "a.onnx").graph.output] == ["y"]

@@ -175,6 +175,9 @@ _ROWS = (
     Code("FW214", "hits-looped", "A loop goes over the places that were hit", "model",
          "How many there are, `for i in hit.nonzero()`, is known by value; an exporter records a fixed number.",
          ("Leave remedies on: hits_looped.", "Or loop over all places, those without a hit among them.")),
+    Code("FW215", "output-left-out", "An output that is not a tensor is left out", "model",
+         "It was the same for two examples; ONNX outputs are tensors.",
+         ("Nothing, if whoever runs the file knows it.",), "warning"),
     # FW3xx: exporters.
     Code("FW301", "capture-failed", "The exporter could not capture the model", "upstream",
          "The exporter raised an error of its own.", ("See what the other rungs said: add --json.",)),

@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 
-from fairway.errors import UserError
+from fairway.errors import UserError, complain
 from fairway.evidence.gather import other_example
 from fairway.findings import Finding, Where
 from fairway.ladder.diagnose import layer_sizes
 from fairway.runtimes.eager import run_eager
 from fairway.runtimes.watch import Watch
 from fairway.subject.dims import Point, show
-from fairway.subject.outputs import name_outputs, output_leaves
+from fairway.subject.outputs import described, left_out, name_outputs, output_leaves
 from fairway.subject.source import user_frame
 from fairway.subject.subject import Subject
 
@@ -55,7 +55,9 @@ def look(subject: Subject, remedies: bool) -> Preflight:
     args, kwargs = subject.call([t.clone() for t in tensors])
     try:
         with torch.no_grad():
-            leaves = output_leaves(subject.model(*args, **kwargs))
+            answer = subject.model(*args, **kwargs)
+            leaves = output_leaves(answer)
+            findings += _left_out(subject, answer)
     except UserError as error:
         return Preflight((), (), (*findings, error.finding))
     except Exception as error:
@@ -67,6 +69,19 @@ def look(subject: Subject, remedies: bool) -> Preflight:
     if not any(f.severity == "error" for f in findings):
         findings += _without_effect(subject)
     return Preflight(names, dtypes, tuple(findings), _axes(subject, [leaf.value for leaf in leaves]))
+
+
+def _left_out(subject: Subject, answer: Any) -> list[Finding]:
+    """A number or a word beside the tensors is left out where it is always the same, and refused where it is not."""
+    here = left_out(answer)
+    if not here:
+        return []
+    args, kwargs = subject.call(subject.make(other_example(subject), 2, "normal"))
+    there = left_out(subject.model(*args, **kwargs))
+    for name, leaf in here.items():
+        if name not in there or leaf.value != there[name].value:
+            raise complain("FW209", f"{described(leaf)}; it is not always the same")
+    return [Finding("FW215", described(leaf)) for leaf in here.values()]
 
 
 def _axes(subject: Subject, outputs: list[torch.Tensor]) -> tuple[tuple[bool, ...], ...]:

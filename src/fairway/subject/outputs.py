@@ -11,15 +11,24 @@ from fairway.subject.tree import Leaf, flatten
 
 
 def output_leaves(value: Any) -> list[Leaf]:
-    """The output's tensors by path; refuses outputs that ONNX cannot carry."""
+    """The output's tensors by path; what else there is, is left out."""
     leaves = flatten(value)
-    for leaf in leaves:
-        if not isinstance(leaf.value, torch.Tensor):
-            place = f"output {leaf.name}" if leaf.name else "the output"
-            raise complain("FW209", f"{place} is of type {type(leaf.value).__name__}: {leaf.value!r:.80}")
     if not leaves:
         raise complain("FW208", f"forward returned {value!r:.80}")
-    return leaves
+    tensors = [leaf for leaf in leaves if isinstance(leaf.value, torch.Tensor)]
+    if not tensors:
+        raise complain("FW209", described(leaves[0]))
+    return tensors
+
+
+def left_out(value: Any) -> dict[str, Leaf]:
+    """What is no tensor, by path: ONNX cannot carry it."""
+    return {leaf.name: leaf for leaf in flatten(value) if not isinstance(leaf.value, torch.Tensor)}
+
+
+def described(leaf: Leaf) -> str:
+    place = f"output {leaf.name}" if leaf.name else "the output"
+    return f"{place} is of type {type(leaf.value).__name__}: {leaf.value!r:.80}"
 
 
 def output_tensors(value: Any) -> tuple[torch.Tensor, ...]:

@@ -1,6 +1,6 @@
 """Elements moved around, repeated and picked out.
 
-torch's squeeze squeezes also what is not 1, its roll takes no shift that depends on a size, and its repeat_interleave no
+torch's squeeze squeezes also what is not 1, its roll takes no shift that depends on a size, its repeat_interleave no
 `output_size`. It has no masked_select and no nonzero_static.
 """
 

@@ -252,6 +252,9 @@ _ROWS = (
     Code("FW326", "small-constant-dropped", "A small constant is optimised away", "upstream",
          "onnxscript takes a constant within 1e-8 of 0 for 0, so that `x / (norm + 1e-8)` divides by the norm alone.",
          ("Leave remedies on: small_constant_dropped.", "Or use a constant above 1e-8.")),
+    Code("FW327", "complex-picked", "A complex tensor is picked from in an untranslated way", "upstream",
+         "It has tables of its own for complex numbers, which lack unsqueeze, expand, repeat, select and indexing.",
+         ("Leave remedies on: complex_picked.", "Or pick from torch.view_as_real of it.")),
     # FW4xx: what the evidence showed.
     Code("FW401", "numbers-differ", "The file's numbers differ from PyTorch's", "evidence",
          "At a legal input the file is further from the float64 truth than PyTorch's own rounding explains.",

@@ -9,6 +9,7 @@ from fairway.remedies import (
     attention_length_baked,
     bfloat16_without_kernel,
     causal_undecided,
+    complex_picked,
     float64_without_kernel,
     fully_masked_rows,
     half_mask_absorbed,
@@ -53,6 +54,7 @@ _REMEDIES = (
     transformers_patches.REMEDY,
     # The translation to ONNX; of two for the same operator, the later wins.
     missing_translation.REMEDY,
+    complex_picked.REMEDY,
     rnn_time_baked.REMEDY,
     fully_masked_rows.REMEDY,
     integer_mask_arithmetic.REMEDY,

@@ -100,7 +100,8 @@ def test_every_decision_is_tried_both_ways() -> None:
             x = self.embed(ids)
             if (ids == 0).any():
                 x = x + 1
-            if (ids == 1).any():
+            is_one = (ids == 1).any().item()
+            if is_one:
                 x = x + 1
             return x
 

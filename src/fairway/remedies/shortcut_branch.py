@@ -47,7 +47,8 @@ class Deciding(TorchFunctionMode):
         self.met: dict[Site, str] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
-        if func is not torch.Tensor.__bool__:
+        asks = func is torch.Tensor.__bool__ or (func is torch.Tensor.item and args[0].dtype == torch.bool)
+        if not asks:
             return func(*args, **(kwargs or {}))
         frame: Any = sys._getframe(1)
         while frame.f_code.co_name == "__torch_function__":  # torch.export has modes of its own in between

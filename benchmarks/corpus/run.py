@@ -101,7 +101,9 @@ def on_ray(names: list[str], columns: list[str], known: dict[tuple[str, str], st
     def task(name: str) -> list[dict[str, Any]]:
         sys.path[:0] = [str(HERE), str(HERE.parent)]
         from run import case_rows
+        from warm import warm_up
 
+        warm_up()
         return list(case_rows(name, columns, known, timeout))
 
     ray.init(ignore_reinit_error=True)

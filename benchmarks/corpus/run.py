@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument("--shard", default="1/1", help="i/n: every n-th case, from the i-th")
     parser.add_argument("--jobs", type=int, default=1, help="shards to run side by side on this machine")
     parser.add_argument("--on", choices=["here", "ray"], default="here")
-    parser.add_argument("--timeout", type=float, default=300.0, help="seconds for each case and column")
+    parser.add_argument("--timeout", type=float, default=2400.0, help="seconds for each case and column")
     parser.add_argument("--rows", type=Path, help="where rows are kept")
     parser.add_argument("--older", action="store_true", help="the columns that need an older transformers")
     parser.add_argument("--again", action="store_true", help="run also what is there already")

@@ -50,6 +50,16 @@ def test_a_trace_has_every_size_in_it_whatever_the_example():
     assert not next_step(rungs, Settings(), []).beyond
 
 
+def test_a_route_that_was_walked_with_rewrites_only_is_walked_without_them_too():
+    first = _rung("export-dynamic", "FW303", rewrites=True)
+    first.remedies = (("loop_unrolled", ""),)
+    second = _rung("export-dynamic", rewrites=True)
+    second.step = next_step([first], Settings(), ["a suspect"])
+    assert second.step.decided
+    third = _rung("trace", rewrites=True)
+    assert next_step([first, second, third], Settings(), ["a suspect"]).name == "export-dynamic"
+
+
 def test_a_decision_on_a_value_is_made_beforehand_once():
     rungs = [_rung("export-dynamic", "FW303")]
     step = next_step(rungs, Settings(), [])

@@ -106,7 +106,7 @@ def _ruled_out(rungs: Sequence[Any]) -> set[str]:
     out: set[str] = set()
     for rung in rungs:
         rewritten = any(name in SOURCE for name, _ in rung.remedies)
-        if rung.step.rewrites and not rewritten:
+        if rung.step.rewrites and not rewritten and not rung.step.decided:
             out.add(rung.step.route.name)  # no rewrite was found or proven, so this was the plain route already
         if rung.route.traced or rewritten:
             continue

@@ -1,13 +1,15 @@
 """The corpus: `python benchmarks/corpus/run.py [--only NAME…] [--columns …] [--shard i/n] [--jobs N | --on ray]`.
 
 Each case and column runs in a process of its own, with a time limit. Rows go to rows.jsonl at once; what is there
-already is not run again. `--write` sums the rows up into results.json, results.md and chart.svg.
+already is not run again. `--idle N` runs N cases drawn at random for their time, which counts on a machine that does
+nothing else. `--write` sums the rows up into results.json, results.md and chart.svg.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import subprocess
 import sys
 import tempfile
@@ -21,6 +23,8 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 FAIRWAY = "Fairway"
+BARE = "dynamo, DYNAMIC"
+"""The column whose time Fairway's is compared with."""
 LEGAL = "legal"
 """The column that asks PyTorch alone; a case that fails there is skipped, with the reason in its row."""
 
@@ -132,6 +136,15 @@ def every(path: Path) -> list[dict[str, Any]]:
     return read(path) + [row for row in read(path.with_name("rows-older.jsonl")) if row["column"] != LEGAL]
 
 
+IDLE = "rows-idle.jsonl"
+
+
+def drawn(count: int) -> list[str]:
+    """So many of the legal cases, the same each time."""
+    legal = sorted(row["case"] for row in read(HERE / "rows.jsonl") if row["outcome"] == LEGAL)
+    return random.Random(11).sample(legal, count)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", nargs="*", default=["*"], help="names of cases, * and ? allowed")
@@ -143,13 +156,16 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, help="where rows are kept")
     parser.add_argument("--older", action="store_true", help="the columns that need an older transformers")
     parser.add_argument("--again", action="store_true", help="run also what is there already")
+    parser.add_argument("--idle", type=int, default=0, help="how many cases, drawn at random, to run for their time")
     parser.add_argument("--write", action="store_true", help="only sum the rows up")
     args = parser.parse_args()
+    if args.idle:
+        args.only, args.columns, args.rows = drawn(args.idle), [BARE, FAIRWAY], HERE / IDLE
     args.rows = args.rows or HERE / ("rows-older.jsonl" if args.older else "rows.jsonl")
     if args.write:
         from table import write
 
-        write(every(args.rows), HERE)
+        write(every(args.rows), read(HERE / IDLE), HERE)
         return
     part, parts = map(int, args.shard.split("/"))
     if args.jobs > 1:

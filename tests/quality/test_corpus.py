@@ -157,7 +157,8 @@ def test_the_checker_uses_none_of_fairways_code(name):
 
 
 def test_the_committed_tables_are_what_the_committed_rows_say(corpus, tmp_path):
-    corpus["table"].write(corpus["run"].every(CORPUS / "rows.jsonl"), tmp_path)
+    run = corpus["run"]
+    corpus["table"].write(run.every(CORPUS / "rows.jsonl"), run.read(CORPUS / run.IDLE), tmp_path)
     for name in ("results.json", "results.md", "chart.svg"):
         assert (tmp_path / name).read_text() == (CORPUS / name).read_text(), f"{name}: run.py --write"
 

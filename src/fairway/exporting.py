@@ -18,6 +18,7 @@ from fairway.extras import require
 from fairway.findings import Finding
 from fairway.ladder.attempt import Limits, Workers
 from fairway.ladder.climb import Climb, Rung, Settings, climb, judge_file
+from fairway.ladder.pinpoint import pinpoint
 from fairway.ladder.plan import TRACE_OPSETS
 from fairway.ladder.route import ROUTES, parse_route
 from fairway.plugins import refused
@@ -143,7 +144,8 @@ def export_subject(
     tensors = read_data(subject, Path(data)) if data is not None else []
     with Workers(settings.limits) as workers, workshop(path, workers.janitor) as folder:
         climbed = climb(workers, subject, settings, folder, tensors, progress or (lambda event: None))
-        climbed = replace(climbed, findings=(*climbed.findings, *left_out))
+        begins = pinpoint(workers, subject, settings, climbed, tensors, progress or (lambda event: None))
+        climbed = replace(climbed, findings=(*climbed.findings, *begins, *left_out))
         record = write_record(subject, settings, climbed)
         best = climbed.best
         written = None
@@ -158,9 +160,14 @@ def export_subject(
 
 
 def verify_subject(
-    subject: Subject, path: Path, settings: Settings, data: str | Path | None = None, progress: Progress | None = None
-) -> Result:
-    """The judge alone, on a file that is there already. A record beside it that is about other bytes is a warning."""
+    subject: Subject, path: Path, settings: Settings, data: str | Path | None = None, progress: Progress | None = None,
+    against: Callable[[], Sequence[str]] = tuple,
+) -> Result:  # fmt: skip
+    """The judge alone, on a file that is there already. A record beside it that is about other bytes is a warning.
+
+    `against` is asked only for a wrong file: which files are right, to tell where this one is not.
+    """
+    heard = progress or (lambda event: None)
     header = open_header(path)
     check_room(header)
     check_signature(header, subject)
@@ -168,9 +175,11 @@ def verify_subject(
     _warm_up()
     tensors = read_data(subject, Path(data)) if data is not None else []
     with Workers(settings.limits) as workers:
-        climbed = judge_file(workers, subject, settings, str(path), header, tensors, progress or (lambda event: None))
-    if changed is not None:
-        climbed = replace(climbed, findings=(*climbed.findings, changed))
+        climbed = judge_file(workers, subject, settings, str(path), header, tensors, heard)
+        right = against() if climbed.verdict == "wrong" else ()
+        begins = pinpoint(workers, subject, settings, climbed, tensors, heard, right)
+    findings = (*climbed.findings, *begins, *(() if changed is None else (changed,)))
+    climbed = replace(climbed, findings=findings)
     record = write_record(subject, settings, climbed)
     record["opset"] = header.opset
     return _result(climbed, path, record)

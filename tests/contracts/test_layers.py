@@ -26,11 +26,12 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("fairway.evidence.yardstick",),
     ("fairway.runtimes.eager", "fairway.runtimes.ort", "fairway.runtimes.watch"),
     ("fairway.evidence", "fairway.runtimes"),
+    ("fairway.locate",),
     ("fairway.ladder",),
     ("fairway.record",),
     ("fairway.deliver", "fairway.recall", "fairway.result"),
     ("fairway.exporting",),
-    ("fairway.generation", "fairway.testing"),
+    ("fairway.generation", "fairway.locating", "fairway.testing"),
     ("fairway.cli",),
     ("fairway",),
 )
@@ -131,7 +132,7 @@ def test_only_the_cli_prints(name: str) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    ["--help", "export --help", "export-generation --help", "verify --help", "explain FW206", "routes"],
+    ["--help", "export --help", "export-generation --help", "verify --help", "locate --help", "explain FW206", "routes"],
 )
 def test_help_needs_no_torch(words: str) -> None:
     program = (

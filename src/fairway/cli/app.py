@@ -8,7 +8,7 @@ import traceback
 
 import typer
 
-from fairway.cli import explain, export, export_generation, inspect, remedies, routes, verify
+from fairway.cli import explain, export, export_generation, inspect, locate, remedies, routes, verify
 from fairway.errors import UserError
 from fairway.findings import Finding, exit_status
 from fairway.findings.render import render_finding
@@ -28,6 +28,7 @@ app = typer.Typer(
 app.command("export")(export.export)
 app.command("export-generation")(export_generation.export_generation)
 app.command("verify")(verify.verify)
+app.command("locate")(locate.locate)
 app.command("inspect")(inspect.inspect)
 app.command("explain")(explain.explain)
 app.command("remedies")(remedies.remedies)

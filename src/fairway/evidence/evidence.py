@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from fairway.evidence.lattice import Level
+from fairway.evidence.lattice import Level, Sample
 from fairway.findings import Finding
 
 
@@ -64,6 +64,8 @@ class Evidence:
     boundaries: tuple[str, ...] = ()
     wrong_from: dict[str, int] = field(default_factory=dict)
     """Dims along which the file is right down to the lowest size, and wrong from this one on."""
+    failing: tuple[Sample, ...] = ()
+    """For a wrong file, a sample at which it fails, and that one at the smallest failing shape."""
     undecided: int = 0
     differential: Differential = field(default_factory=lambda: Differential(done=False, note="not asked for"))
     second_runtime: str = "not asked for"

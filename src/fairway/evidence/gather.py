@@ -108,6 +108,7 @@ def gather(
         smallest=None if shrunk is None else shrunk.point,
         boundaries=() if shrunk is None else tuple(map(str, shrunk.boundaries)),
         wrong_from={} if shrunk is None else shrunk.wrong_from,
+        failing=_failing(judge, failures, shrunk),
         undecided=sum(t.undecided for t in judge.trials),
         second_runtime=second,
     )
@@ -134,6 +135,17 @@ def _shrink(judge: Judge, failures: list[Trial]) -> Shrunk | None:
         return judge.bad(replace(first.sample, point=tuple(point.items())))
 
     return shrink(judge.subject.domain, first.sample.sizes, judge.subject.example, bad)
+
+
+def _failing(judge: Judge, failures: list[Trial], shrunk: Shrunk | None) -> tuple[Sample, ...]:
+    """One of the lattice's samples, and where the shape can be smaller, that one."""
+    if not failures:
+        return ()
+    first = failures[0].sample
+    if shrunk is None or first.data is not None:
+        return (first,)
+    small = replace(first, point=tuple(shrunk.point.items()))
+    return (first, small) if small != first and judge.bad(small) else (first,)
 
 
 def _volume(point: Point) -> int:

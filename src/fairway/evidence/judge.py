@@ -69,13 +69,7 @@ class Judge:
         """Seconds by where they went."""
 
     def inputs(self, sample: Sample) -> list[torch.Tensor]:
-        if sample.data is not None:
-            return self._data[sample.data]
-        tensors = self.subject.make(sample.sizes, sample.seed, sample.flavour)
-        if sample.near is None:
-            return tensors
-        value, pairs = sample.near, zip(self.subject.spec, tensors, strict=True)
-        return [bring_near(spec, tensor, value, sample.seed) for spec, tensor in pairs]
+        return sample_inputs(self.subject, sample, self._data)
 
     def take(self, sample: Sample) -> Trial:
         """Runs one sample and remembers it."""
@@ -251,6 +245,17 @@ class Judge:
             if suspect and (len(found) >= ENOUGH or not self.excuse(trial)):
                 found.append(trial)
         return found
+
+
+def sample_inputs(subject: Subject, sample: Sample, data: Sequence[list[torch.Tensor]]) -> list[torch.Tensor]:
+    """The tensors that a sample stands for."""
+    if sample.data is not None:
+        return data[sample.data]
+    tensors = subject.make(sample.sizes, sample.seed, sample.flavour)
+    if sample.near is None:
+        return tensors
+    pairs = zip(subject.spec, tensors, strict=True)
+    return [bring_near(spec, tensor, sample.near, sample.seed) for spec, tensor in pairs]
 
 
 def _magnitudes(values: Array) -> Real:

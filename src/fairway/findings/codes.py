@@ -290,6 +290,16 @@ _ROWS = (
          "With PyTorch's ties broken as the file breaks them, the two agree.",
          ("Nothing, if such ties do not occur in your data; a router whose weights are all zero ties everywhere.",
           "Else break the ties yourself, or sort with `stable=True`."), "note"),
+    Code("FW414", "error-begins", "The error begins at one node", "evidence",
+         "Every value of the file was compared with those that PyTorch computes on the way. Before this node they "
+         "agree; after it they only pass its error on.",
+         ("Look at the line named, and at what the exporter made of it.",
+          "Hand it over as a small reproducer: fairway reduce RECIPE."), "note"),
+    Code("FW415", "runtime-fuses-wrongly", "No node is wrong by itself, only the whole file in the runtime", "upstream",
+         "Run node by node without its optimiser, ONNX Runtime gives PyTorch's values; so the fault lies in how it "
+         "fuses or reorders nodes when it loads the file.",
+         ("Run with graph_optimization_level = ORT_DISABLE_ALL, or with the optimiser that is to blame left out.",
+          "Try another version of onnxruntime."), "note"),
     # FW5xx: limits.
     Code("FW501", "time-limit", "The time limit was reached", "limit",
          "The attempt was stopped.", ("Raise --timeout.",)),

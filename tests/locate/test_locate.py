@@ -1,0 +1,221 @@
+"""The node that was changed is named, with the module and the line, in files of both exporters."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from onnx import numpy_helper
+from torch import Tensor, nn
+
+import fairway
+from fairway.evidence.judge import sample_inputs
+from fairway.evidence.lattice import Sample, sample
+from fairway.locate.locate import Location, locate
+from fairway.subject.subject import Subject, build_subject
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down, self.norm = nn.Linear(8, 16), nn.Linear(16, 8), nn.LayerNorm(8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = nn.functional.gelu(self.up(x))
+        return self.norm(x + self.down(wide))
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(), Block(), Block()])
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(x)
+        scores = self.head(x)
+        return torch.softmax(scores, dim=-1)
+
+
+def line_of(text: str) -> int:
+    lines, start = inspect.getsourcelines(inspect.getmodule(Net))  # type: ignore[arg-type]
+    return next(i for i, line in enumerate(lines, start or 1) if text in line and "line_of" not in line)
+
+
+@pytest.fixture(scope="module")
+def subject() -> Subject:
+    torch.manual_seed(1)
+    return build_subject(Net().eval(), ["x: float32[batch, time, 8]"], bounds={"batch": (1, 4), "time": (1, 9)})
+
+
+@pytest.fixture(scope="module", params=["dynamo", "TorchScript"])
+def right(request: pytest.FixtureRequest, subject: Subject, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("right") / "right.onnx"
+    x = torch.zeros(2, 3, 8)
+    if request.param == "dynamo":
+        batch, time = torch.export.Dim("batch", max=4), torch.export.Dim("time", max=9)
+        torch.onnx.export(
+            subject.model, (x,), path, dynamo=True, input_names=["x"], dynamic_shapes=({0: batch, 1: time},),
+            external_data=False, verbose=False,
+        )  # fmt: skip
+    else:
+        torch.onnx.export(
+            subject.model, (x,), path, dynamo=False, input_names=["x"], dynamic_axes={"x": {0: "batch", 1: "time"}}
+        )  # fmt: skip
+    return path
+
+
+HERE = sample({"batch": 2, "time": 3}, 5)
+
+
+def look(subject: Subject, path: Path, at: Sample = HERE, against: tuple[str, ...] = ()) -> Location:
+    return locate(subject, str(path), at, sample_inputs(subject, at, []), against)
+
+
+def spoil(right: Path, tmp_path: Path, change: Callable[[Any], str]) -> tuple[Path, str]:
+    """A wrong file, and the name of the value that is wrong first."""
+    proto = onnx.load(right)
+    name = change(proto.graph)
+    path = tmp_path / "wrong.onnx"
+    onnx.save(proto, path)
+    return path, name
+
+
+def nth(graph: Any, operator: str, number: int) -> Any:
+    return [node for node in graph.node if node.op_type == operator][number]
+
+
+def perturb(graph: Any) -> str:
+    """A weight of the last layer but one: blocks.2.down."""
+    node = [n for n in graph.node if n.op_type in ("MatMul", "Gemm")][5]
+    weight = next(t for t in graph.initializer if t.name in node.input)
+    array = numpy_helper.to_array(weight).copy()
+    array[0, 0] += 0.05
+    weight.CopyFrom(numpy_helper.from_array(array, weight.name))
+    return str(node.output[0])
+
+
+def turn(graph: Any) -> str:
+    node = nth(graph, "Softmax", 0)
+    node.attribute[0].i = 1
+    return str(node.output[0])
+
+
+def narrow(graph: Any) -> str:
+    node = nth(graph, "LayerNormalization", 1)
+    place = list(graph.node).index(node)
+    there = onnx.helper.make_node("Cast", [node.input[0]], ["narrow"], to=onnx.TensorProto.FLOAT16, name="planted")
+    back = onnx.helper.make_node("Cast", ["narrow"], ["wide_again"], to=onnx.TensorProto.FLOAT)
+    node.input[0] = "wide_again"
+    for extra in (back, there):
+        graph.node.insert(place, extra)
+    return "narrow"
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "module"),
+    [
+        (perturb, "return self.norm(x + self.down(wide))", "blocks.2.down (Linear)"),
+        (turn, "return torch.softmax(scores, dim=-1)", "(the model itself) (Net)"),
+        (narrow, "return self.norm(x + self.down(wide))", "blocks.1.norm (LayerNorm)"),
+    ],
+)
+def test_the_changed_node_is_named_with_its_module_and_line(
+    subject: Subject, right: Path, tmp_path: Path, change: Callable[[Any], str], line: str, module: str
+) -> None:
+    path, name = spoil(right, tmp_path, change)
+    got = look(subject, path)
+    assert (got.kind, got.value) == ("computes", name)
+    assert got.where is not None
+    assert got.where.file == __file__
+    assert got.where.line == line_of(line)
+    assert got.where.module == module
+
+
+def test_values_that_only_pass_the_error_on_are_counted_not_named(
+    subject: Subject, right: Path, tmp_path: Path
+) -> None:
+    early, _ = spoil(right, tmp_path, narrow)
+    first = look(subject, early)
+    late, _ = spoil(right, tmp_path, perturb)
+    assert first.passed_on > look(subject, late).passed_on > 0
+    assert first.also == ()
+
+
+def test_a_right_file_is_right_node_by_node(subject: Subject, right: Path) -> None:
+    assert look(subject, right).kind == "runtime"
+
+
+def test_a_node_that_the_runtime_refuses_is_named_with_its_words(
+    subject: Subject, right: Path, tmp_path: Path
+) -> None:
+    def bake(graph: Any) -> str:
+        node = nth(graph, "Softmax", 0)
+        graph.initializer.append(numpy_helper.from_array(np.array([2, 3, 5]), "baked"))
+        place = list(graph.node).index(node)
+        graph.node.insert(place, onnx.helper.make_node("Reshape", [node.input[0], "baked"], ["stiff"], name="planted"))
+        node.input[0] = "stiff"
+        return "stiff"
+
+    path, name = spoil(right, tmp_path, bake)
+    got = look(subject, path, sample({"batch": 1, "time": 4}, 5))
+    assert (got.kind, got.value) == ("refuses", name)
+    assert "requested shape" in got.finding().seen
+    assert look(subject, path).kind == "runtime", "at the sizes that were baked it is right"
+
+
+def test_it_is_found_after_the_runtime_has_optimised_the_file(subject: Subject, right: Path, tmp_path: Path) -> None:
+    path, _ = spoil(right, tmp_path, perturb)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(tmp_path / "fused.onnx")
+    onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    got = look(subject, tmp_path / "fused.onnx")
+    assert got.where is not None
+    assert got.where.module == "blocks.2.down (Linear)"
+
+
+def test_a_right_file_settles_the_steps_that_pytorch_does_not_take(
+    subject: Subject, right: Path, tmp_path: Path
+) -> None:
+    """The sum of a chain that multiplies by three and by a third is PyTorch's value; the steps between are not."""
+
+    def detour(graph: Any, third: float) -> None:
+        node = nth(graph, "Softmax", 0)
+        place = list(graph.node).index(node)
+        steps = (("one", 3.0, node.input[0]), ("two", third, "one"))
+        for i, (name, factor, source) in enumerate(steps):
+            graph.initializer.append(numpy_helper.from_array(np.float32(factor), f"by_{name}"))
+            graph.node.insert(place + i, onnx.helper.make_node("Mul", [source, f"by_{name}"], [name]))
+        node.input[0] = "two"
+
+    good, bad = tmp_path / "good.onnx", tmp_path / "bad.onnx"
+    for path, third in ((good, 1 / 3), (bad, 0.34)):
+        proto = onnx.load(right)
+        detour(proto.graph, third)
+        onnx.save(proto, path)
+    assert look(subject, bad).value in ("one", "two")
+    assert look(subject, bad, against=(str(good),)).value == "two"
+
+
+def test_verify_says_where_the_error_begins_at_the_smallest_failing_shape(
+    subject: Subject, right: Path, tmp_path: Path
+) -> None:
+    path, name = spoil(right, tmp_path, turn)
+    bounds = {"batch": (1, 4), "time": (1, 9)}
+    result = fairway.verify(path, subject.model, ["x: float32[batch, time, 8]"], bounds=bounds)
+    (found,) = [finding for finding in result.findings if finding.code == "FW414"]
+    assert found.data["value"] == name
+    assert found.where is not None
+    assert found.where.line == line_of("return torch.softmax(scores, dim=-1)")
+    smallest = result.record["evidence"]["smallest"]
+    assert f"seen at batch={smallest['batch']}, time={smallest['time']}" in found.seen
+    assert smallest == {"batch": 1, "time": 1}

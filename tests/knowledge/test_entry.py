@@ -16,6 +16,7 @@ status = "open"
 date = 2026-11-16
 link = "pytorch/pytorch#1"
 todo = "Do not."
+whose = ''
 remedy = ""
 seen = ""
 """

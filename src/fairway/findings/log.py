@@ -32,9 +32,11 @@ SHOWN = 300
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
 _ERROR = re.compile(
     r"^[ \t|>E*`-]{0,40}(?:[A-Za-z_]\w{0,60}\.){0,12}"
-    r"(?P<kind>\w{0,60}?(?:Error|Exception|Warning|Violation|Node|Fail|InvalidGraph|InvalidProtobuf)\w{0,20})"
-    r"(?=:|[ \t]*$)",
+    r"(?P<kind>\w{0,60}?(?:Error|Exception|Warning|Violation|Node|Fail|InvalidGraph|InvalidProtobuf|InvalidArgument|"
+    r"NotImplemented|NoSuchFile|Unsupported)\w{0,20})(?=:|[ \t]*$)",
 )
+_RAISED = re.compile(r"^(?:[A-Za-z_]\w{0,60}\.){0,12}(?P<kind>[A-Za-z_]\w{0,80})(?=:|[ \t]*$)")
+_TRACEBACK = "Traceback (most recent call last)"
 _LOCATED = re.compile(r"^[^\n:]{1,300}:\d{1,7}: (?P<kind>\w{1,60}Warning): ")
 _OURS = re.compile(r"\b(?P<code>FW\d{3}) (?:error|warning|note): ")
 
@@ -117,11 +119,15 @@ def fairways_own(numbered: list[tuple[int, str]]) -> list[Known]:
 
 
 def find_errors(numbered: list[tuple[int, str]]) -> Iterator[Error]:
-    """Every error of a log, in order."""
+    """Every error of a log, in order: what is named as exceptions are, and whatever a traceback ends in."""
     kind, start, size = "", 0, 0
     block: list[str] = []
+    tracing = False
     for number, line in numbered:
         head = _ERROR.match(line) or _LOCATED.match(line)
+        if tracing and line and not line[0].isspace():
+            head, tracing = head or _RAISED.match(line), False
+        tracing = tracing or line.startswith(_TRACEBACK)
         if head is not None:
             if block:
                 yield Error(start, kind, "\n".join(block))

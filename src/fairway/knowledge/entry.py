@@ -29,6 +29,8 @@ NOT_UPSTREAM = ("your model", "your settings", "your installation", "whoever wro
 _LINK = re.compile(r"[\w.-]+/[\w.-]+#\d+")
 _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
 _FIXED = re.compile(r"(?P<by>by )?(?P<package>[a-z][a-z-]*) (?P<version>\d+(\.\d+)*)")
+_PLAIN = re.compile(r"\\.|\[[^\]]*\]")
+_ENDLESS = re.compile(r"[*+]|\{\d*,\}")
 
 
 class BadEntryError(Exception):
@@ -44,7 +46,8 @@ class Entry:
     project: str
     """Where it is filed: the name of the file."""
     signature: str
-    """A regular expression for the error's text; empty where the file is wrong without a word."""
+    """A regular expression for the error's text, without `*` and `+`, since it is searched in texts that anybody wrote
+    and must not take its time; empty where the file is wrong without a word."""
     affected: str
     """Versions in which it was seen or reported."""
     fixed: str
@@ -168,4 +171,7 @@ def _complaints(entry: Entry) -> list[str]:
         re.compile(entry.signature)
     except re.error as error:
         found.append(f"the signature does not compile: {error}")
+    endless = _ENDLESS.search(_PLAIN.sub("x", entry.signature))
+    if endless:
+        found.append(f"the signature repeats without an end: write {{0,100}} instead of {endless[0]}")
     return found

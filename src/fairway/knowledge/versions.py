@@ -8,7 +8,8 @@ _NAMES = {
     "pytorch": "torch", "torch.onnx.export": "torch", "onnxruntime-gpu": "onnxruntime", "onnx runtime": "onnxruntime",
 }  # fmt: skip
 _SAID = re.compile(
-    r"(?<![\w./\\-])(?P<name>(?:py)?torch|torch\.onnx\.export|onnxscript|onnx ?runtime(?:-gpu)?|onnx|transformers|optimum)"
+    r"(?<![\w./\\-])"
+    r"(?P<name>(?:py)?torch|torch\.onnx\.export|onnxscript|onnx ?runtime(?:-gpu)?|onnx|transformers|optimum)"
     r"(?:`|\*\*|\])?(?:[ \t]{1,3}version)?[ \t]{0,20}[:=@|-]{0,2}[ \t]{0,20}[`v]?"
     r"(?P<version>\d{1,4}\.\d{1,5}(?:\.\d{1,5})?)",
     re.IGNORECASE,

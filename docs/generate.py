@@ -146,8 +146,9 @@ def knowledge() -> Iterator[str]:
     yield from ("# Upstream bugs", "", NOTE, "")
     seen = [entry for entry in shipped() if entry.seen]
     yield f"{len(shipped())} bugs and gaps of the libraries that an export goes through. `fairway explain error.log`"
-    yield f"recognises those that say something. {len(seen)} reproduce on the versions that Fairway is tested with; these"
-    yield "are marked ●, and each has a test that goes red when upstream fixes it. The others say where they were reported."
+    yield f"recognises those that say something. {len(seen)} reproduce on the versions that Fairway is tested with;"
+    yield "they are marked ●, and each has a test that goes red when upstream fixes it. The others say where they were"
+    yield "reported."
     yield from ("", "An entry is a `[[bug]]` table in a TOML file named after the project:", "")
     yield from ("| field | |", "|---|---|")
     for name, what in FIELDS.items():

@@ -70,6 +70,9 @@ def test_json_carries_what_is_printed(fairway: Fairway, monkeypatch: pytest.Monk
                 "affected": "reported in July 2025, seen on torch 2.13.0",
             }
         ],
+        "upstream_said": [
+            "pytorch/pytorch#159249, closed on 2026-11-16: reported in July 2025, seen on torch 2.13.0."
+        ],
         "do": [
             "Export with dynamo=True, or write x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps).",
             "Leave remedies on: missing_translation.",
@@ -78,7 +81,7 @@ def test_json_carries_what_is_printed(fairway: Fairway, monkeypatch: pytest.Monk
         ],
     }  # fmt: skip
     assert (unknown["name"], unknown["known"], unknown["whose"]) == ("KeyError", False, "not known")
-    assert unknown["upstream"] == "No known upstream issue"
+    assert (unknown["upstream"], unknown["upstream_said"]) == ([], ["No known upstream issue"])
 
 
 def test_the_exit_code_says_whether_anything_is_known(fairway: Fairway, folder: Path) -> None:

@@ -75,8 +75,12 @@ def _fields(answer: Answer) -> dict[str, Any]:
     return {
         "line": answer.line, "seen": answer.seen, "name": answer.name, "known": answer.known, "code": answer.code,
         "entries": list(answer.entries), "means": list(answer.means), "whose": answer.whose,
-        "upstream": [asdict(issue) for issue in answer.issues] or NO_ISSUE, "do": list(answer.todo),
+        "upstream": [asdict(issue) for issue in answer.issues], "upstream_said": _upstream(answer), "do": list(answer.todo),
     }  # fmt: skip
+
+
+def _upstream(answer: Answer) -> list[str]:
+    return [str(issue) for issue in answer.issues] or [NO_ISSUE]
 
 
 def render_answer(answer: Answer, cut: bool = False) -> str:
@@ -86,10 +90,8 @@ def render_answer(answer: Answer, cut: bool = False) -> str:
     for number, meaning in enumerate(answer.means):
         lines += labelled("means" if number == 0 else "", meaning)
     lines += labelled("whose", answer.whose)
-    for number, issue in enumerate(answer.issues):
-        lines += labelled("upstream" if number == 0 else "", str(issue))
-    if not answer.issues:
-        lines += labelled("upstream", NO_ISSUE)
+    for number, said in enumerate(_upstream(answer)):
+        lines += labelled("upstream" if number == 0 else "", said)
     for number, step in enumerate(answer.todo, 1):
         lines += labelled("do" if number == 1 else "", f"{number}. {step}")
     return "\n".join(lines)

@@ -75,7 +75,8 @@ def _fields(answer: Answer) -> dict[str, Any]:
     return {
         "line": answer.line, "seen": answer.seen, "name": answer.name, "known": answer.known, "code": answer.code,
         "entries": list(answer.entries), "means": list(answer.means), "whose": answer.whose,
-        "upstream": [asdict(issue) for issue in answer.issues], "upstream_said": _upstream(answer), "do": list(answer.todo),
+        "upstream": [asdict(issue) for issue in answer.issues], "upstream_said": _upstream(answer),
+        "do": list(answer.todo),
     }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Writes docs/reference from the code: the commands, the findings, the remedies, the public Python names.
+"""Writes docs/reference from the code: the commands, the findings, the remedies, the upstream bugs, the public names.
 
 Run by `make docs`. tests/docs/test_reference.py asserts that the pages in the repository are what this writes.
 """
@@ -18,6 +18,7 @@ import typer
 import fairway
 from fairway.cli.app import app
 from fairway.findings.codes import CODES, Code, exit_status
+from fairway.knowledge.entry import Entry, shipped
 from fairway.remedies.catalogue import BUILT_IN as CATALOGUE
 from fairway.remedies.contract import Remedy
 
@@ -59,6 +60,7 @@ def pages() -> dict[str, str]:
         "cli.md": "\n".join(cli()),
         "findings.md": "\n".join(findings()),
         "remedies.md": "\n".join(remedies()),
+        "knowledge.md": "\n".join(knowledge()),
         "python.md": "\n".join(python()),
     }
 
@@ -122,6 +124,51 @@ def _finding(row: Code) -> Iterator[str]:
     if cured:
         links = ", ".join(f"[{name}](remedies.md#{name})" for name in cured)
         yield from ("", f"Remedy: {links}.")
+
+
+FIELDS = {
+    "id": "its name, words joined by dashes",
+    "title": "what it means, in one sentence",
+    "signature": "a regular expression for the error's words, without `*` and `+`; empty where nothing is said",
+    "affected": "the versions on which it was reported or seen",
+    "fixed": "`torch 2.9`: the first version without it; `by torch 2.13.0`: not seen there any more; or empty",
+    "status": "of the thread on that date: `open`, `closed`; or `unreported`",
+    "date": "when the status was looked up",
+    "link": "`owner/repo#number`; empty where no thread is known",
+    "todo": "what to try",
+    "whose": "`your model`, `your settings`, `your installation`, `whoever wrote the file`; empty: the project's",
+    "remedy": "Fairway's remedy; or empty",
+    "seen": "the versions on which its reproducer runs; or empty",
+}
+
+
+def knowledge() -> Iterator[str]:
+    yield from ("# Upstream bugs", "", NOTE, "")
+    seen = [entry for entry in shipped() if entry.seen]
+    yield f"{len(shipped())} bugs and gaps of the libraries that an export goes through. `fairway explain error.log`"
+    yield f"recognises those that say something. {len(seen)} reproduce on the versions that Fairway is tested with;"
+    yield "they are marked ●, and each has a test that goes red when upstream fixes it. The others say where they were"
+    yield "reported."
+    yield from ("", "An entry is a `[[bug]]` table in a TOML file named after the project:", "")
+    yield from ("| field | |", "|---|---|")
+    for name, what in FIELDS.items():
+        yield f"| `{name}` | {what} |"
+    for project in dict.fromkeys(entry.project for entry in shipped()):
+        yield from ("", f"## {project}", "", "| what happens | issue | versions | what to do |", "|---|---|---|---|")
+        for entry in shipped():
+            if entry.project == project:
+                yield _bug(entry)
+    yield ""
+
+
+def _bug(entry: Entry) -> str:
+    issue = f"{entry.link}, {entry.status} on {entry.date}" if entry.link else "no known upstream issue"
+    fixed = entry.fixed.replace("by ", "gone in ") if entry.fixed.startswith("by ") else f"fixed in {entry.fixed}"
+    versions = entry.affected + (f"; {fixed}" if entry.fixed else "")
+    todo = entry.todo + (f" Remedy: [{entry.remedy}](remedies.md#{entry.remedy})." if entry.remedy else "")
+    silent = "" if entry.signature else " (says nothing)"
+    cells = (f"{'● ' if entry.seen else ''}`{entry.id}`{silent}: {entry.title}.", issue, versions, todo)
+    return "| " + " | ".join(_cell(cell) for cell in cells) + " |"
 
 
 def remedies() -> Iterator[str]:

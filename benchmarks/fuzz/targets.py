@@ -151,10 +151,10 @@ def explain(folder: Path) -> Target:
     """A pasted log, now and then megabytes of it."""
     from log_seeds import BOMBS, LOGS, WORDS
 
+    from fairway.cli.explain import render_answer
     from fairway.errors import complain
-    from fairway.findings import CODES
-    from fairway.findings.log import decode, find_known, read_tail
-    from fairway.findings.render import render_page
+    from fairway.findings.log import decode, read_tail
+    from fairway.knowledge.answer import find_answers
 
     small = bytewise(WORDS, 8192)
 
@@ -164,14 +164,14 @@ def explain(folder: Path) -> Target:
         return small(data, rng)
 
     def run(data: bytes) -> None:
-        known = find_known(decode(read_tail(io.BytesIO(data))))
-        for one in known:
-            page = render_page(CODES[one.code], f"line {one.line}: {one.seen}")
-            assert "\x1b" not in page
-        if known:
-            raise complain(known[-1].code, "known")
+        answers = find_answers(decode(read_tail(io.BytesIO(data))))
+        for answer in answers:
+            assert "\x1b" not in render_answer(answer)
+        codes = [answer.code for answer in answers if answer.code]
+        if codes:
+            raise complain(codes[-1], "known")
 
-    modules = ("fairway.findings.log", "fairway.findings.signatures")
+    modules = ("fairway.findings.log", "fairway.findings.signatures", "fairway.knowledge.answer")
     return Target(modules, LOGS, mutate, run)
 
 

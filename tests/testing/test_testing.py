@@ -121,6 +121,7 @@ status = 'unreported'
 date = 2026-11-16
 link = ''
 todo = 'Wait.'
+whose = ''
 remedy = 'mul_scalar'
 seen = ''
 """

@@ -7,17 +7,18 @@ import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from fairway.cli.options import JsonOption
 from fairway.errors import complain
 from fairway.findings.codes import CODES
-from fairway.findings.log import TAIL, Known, decode, find_known, read_tail
-from fairway.findings.render import render_page
+from fairway.findings.log import TAIL, decode, read_tail
+from fairway.findings.render import labelled, render_page
+from fairway.knowledge.answer import NO_ISSUE, Answer, find_answers
 
-NOTHING = "nothing known here: no error in it is one that Fairway has a page for"
+NOTHING = "no error found in it: nothing stands there as Python or a library words one"
 
 
 def explain(
@@ -28,7 +29,10 @@ def explain(
     everything: Annotated[bool, typer.Option("--list", help="List every code with its title.")] = False,
     json: JsonOption = False,
 ) -> int:
-    """Print the page of a finding, or of those that a log speaks of. Exit code 1 where nothing in it is known."""
+    """Print the page of a finding; or answer each error of a log: what it means, whose fault, which issue, what to try.
+
+    Exit code 1 where nothing in the log is known.
+    """
     if everything or what is None:
         for each in CODES.values():
             print(f"{each.code}  {each.severity:<8} {each.title}")
@@ -36,12 +40,12 @@ def explain(
     if re.fullmatch(r"[fF][wW]\d{3}", what):
         return _explain_code(what.upper())
     data = _read(what)
-    known = find_known(decode(data))
+    answers = find_answers(decode(data))
     if json:
-        print(json_module.dumps([{**asdict(CODES[one.code]), **asdict(one)} for one in known], indent=1))
+        print(json_module.dumps([_fields(answer) for answer in answers], indent=1))
     else:
-        print("\n\n".join(_page(one, len(data) == TAIL) for one in known) if known else NOTHING)
-    return 0 if known else 1
+        print("\n\n".join(render_answer(answer, len(data) == TAIL) for answer in answers) if answers else NOTHING)
+    return 0 if any(answer.known for answer in answers) else 1
 
 
 def _explain_code(code: str) -> int:
@@ -66,6 +70,29 @@ def _read(what: str) -> bytes:
         ) from error
 
 
-def _page(known: Known, cut: bool) -> str:
-    where = f"line {known.line} of the last {TAIL // 2**20} MB" if cut else f"line {known.line}"
-    return render_page(CODES[known.code], f"{where}: {known.seen}")
+def _fields(answer: Answer) -> dict[str, Any]:
+    """The answer as it is told, under the same names."""
+    return {
+        "line": answer.line, "seen": answer.seen, "name": answer.name, "known": answer.known, "code": answer.code,
+        "entries": list(answer.entries), "means": list(answer.means), "whose": answer.whose,
+        "upstream": [asdict(issue) for issue in answer.issues], "upstream_said": _upstream(answer),
+        "do": list(answer.todo),
+    }  # fmt: skip
+
+
+def _upstream(answer: Answer) -> list[str]:
+    return [str(issue) for issue in answer.issues] or [NO_ISSUE]
+
+
+def render_answer(answer: Answer, cut: bool = False) -> str:
+    """What it means, whose fault, which issue, what to try: in that order, because that is the order of questions."""
+    where = f"line {answer.line} of the last {TAIL // 2**20} MB" if cut else f"line {answer.line}"
+    lines = [answer.name, *labelled("seen", f"{where}: {answer.seen}")]
+    for number, meaning in enumerate(answer.means):
+        lines += labelled("means" if number == 0 else "", meaning)
+    lines += labelled("whose", answer.whose)
+    for number, said in enumerate(_upstream(answer)):
+        lines += labelled("upstream" if number == 0 else "", said)
+    for number, step in enumerate(answer.todo, 1):
+        lines += labelled("do" if number == 1 else "", f"{number}. {step}")
+    return "\n".join(lines)

@@ -31,12 +31,27 @@ SHOWN = 300
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
 _ERROR = re.compile(
-    r"^[ \t|>E]{0,40}(?:[A-Za-z_]\w{0,60}\.){0,12}"
-    r"(?P<kind>\w{0,60}?(?:Error|Exception|Warning|Violation|Node|Fail|InvalidGraph|InvalidProtobuf)\w{0,20})"
-    r"(?=:|[ \t]*$)",
+    r"^[ \t|>E*`-]{0,40}(?:[A-Za-z_]\w{0,60}\.){0,12}"
+    r"(?P<kind>\w{0,60}?(?:Error|Exception|Warning|Violation|Node|Fail|InvalidGraph|InvalidProtobuf|InvalidArgument|"
+    r"NotImplemented|NoSuchFile|Unsupported)\w{0,20})(?=:|[ \t]*$)",
 )
+_RAISED = re.compile(r"^(?:[A-Za-z_]\w{0,60}\.){0,12}(?P<kind>[A-Za-z_]\w{0,80})(?=:|[ \t]*$)")
+_TRACEBACK = "Traceback (most recent call last)"
 _LOCATED = re.compile(r"^[^\n:]{1,300}:\d{1,7}: (?P<kind>\w{1,60}Warning): ")
 _OURS = re.compile(r"\b(?P<code>FW\d{3}) (?:error|warning|note): ")
+
+
+@dataclass(frozen=True)
+class Error:
+    """One error of a log: the line that names the exception, its name, and its words up to the next error."""
+
+    line: int
+    kind: str
+    text: str
+
+    @property
+    def seen(self) -> str:
+        return self.text.split("\n", 1)[0].strip()[:SHOWN]
 
 
 @dataclass(frozen=True)
@@ -77,33 +92,48 @@ def decode(data: bytes) -> str:
 
 def find_known(text: str) -> list[Known]:
     """Every finding that the text speaks of, once each, in the order in which it comes up."""
-    lines = text.split("\n")
-    first = max(0, len(lines) - LINES)
-    numbered = [(number, line[:LINE]) for number, line in enumerate(lines[first:], first + 1)]
-    found: dict[str, Known] = {}
-    for number, line in numbered:
-        ours = _OURS.search(line)
-        if ours and ours["code"] in CODES:
-            found.setdefault(ours["code"], Known(ours["code"], number, line.strip()[:SHOWN]))
-    for number, kind, block in _errors(numbered):
-        got = recognise(kind, block, (*EXPORTERS, *OTHERS))
+    numbered = numbered_lines(text)
+    found = {known.code: known for known in reversed(fairways_own(numbered))}
+    for error in find_errors(numbered):
+        got = recognise(error.kind, error.text, (*EXPORTERS, *OTHERS))
         if got is not None and got[0] not in found:
-            found[got[0]] = Known(got[0], number, block.split("\n", 1)[0].strip()[:SHOWN])
+            found[got[0]] = Known(got[0], error.line, error.seen)
     return sorted(found.values(), key=lambda known: known.line)
 
 
-def _errors(numbered: list[tuple[int, str]]) -> Iterator[tuple[int, str, str]]:
-    """(line number, exception's name, its words) of every error in a log."""
+def numbered_lines(text: str) -> list[tuple[int, str]]:
+    """The last lines with their numbers, each cut to a length that can be looked at."""
+    lines = text.split("\n")
+    first = max(0, len(lines) - LINES)
+    return [(number, line[:LINE]) for number, line in enumerate(lines[first:], first + 1)]
+
+
+def fairways_own(numbered: list[tuple[int, str]]) -> list[Known]:
+    """The findings that Fairway itself printed, in order."""
+    found = []
+    for number, line in numbered:
+        ours = _OURS.search(line)
+        if ours and ours["code"] in CODES:
+            found.append(Known(ours["code"], number, line.strip()[:SHOWN]))
+    return found
+
+
+def find_errors(numbered: list[tuple[int, str]]) -> Iterator[Error]:
+    """Every error of a log, in order: what is named as exceptions are, and whatever a traceback ends in."""
     kind, start, size = "", 0, 0
     block: list[str] = []
+    tracing = False
     for number, line in numbered:
         head = _ERROR.match(line) or _LOCATED.match(line)
+        if tracing and line and not line[0].isspace():
+            head, tracing = head or _RAISED.match(line), False
+        tracing = tracing or line.startswith(_TRACEBACK)
         if head is not None:
             if block:
-                yield start, kind, "\n".join(block)
+                yield Error(start, kind, "\n".join(block))
             kind, start, block, size = head["kind"], number, [], 0
         if kind and size < BLOCK:
             block.append(line)
             size += len(line) + 1
     if block:
-        yield start, kind, "\n".join(block)
+        yield Error(start, kind, "\n".join(block))

@@ -20,20 +20,20 @@ _WIDTH = 110
 def render_finding(finding: Finding) -> str:
     """One finding with everything STYLE asks for; lines that have nothing to say are left out."""
     lines = [f"{finding.code} {finding.severity}: {finding.title}"]
-    lines += _labelled("seen", finding.seen)
+    lines += labelled("seen", finding.seen)
     if finding.where is not None and str(finding.where):
-        lines += _labelled("where", str(_near(finding.where)))
+        lines += labelled("where", str(_near(finding.where)))
         if finding.where.source:
-            lines += _labelled("", f"> {finding.where.source}")
-    lines += _labelled("why", finding.why)
+            lines += labelled("", f"> {finding.where.source}")
+    lines += labelled("why", finding.why)
     for number, step in enumerate(finding.todo, 1):
-        lines += _labelled("do" if number == 1 else "", f"{number}. {step}")
+        lines += labelled("do" if number == 1 else "", f"{number}. {step}")
     for path in finding.artefacts:
-        lines += _labelled("file", path)
+        lines += labelled("file", path)
     if finding.upstream:
-        lines += _labelled("upstream", ", ".join(finding.upstream))
+        lines += labelled("upstream", ", ".join(finding.upstream))
     elif finding.entry.kind == "upstream":
-        lines += _labelled("upstream", "no known upstream issue")
+        lines += labelled("upstream", "no known upstream issue")
     return "\n".join(lines)
 
 
@@ -54,7 +54,8 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
-def _labelled(label: str, text: str) -> list[str]:
+def labelled(label: str, text: str) -> list[str]:
+    """A label and its text, wrapped beside it."""
     indent = " " * (_LABEL + 2)
     lines: list[str] = []
     for part in printable(text).split("\n"):
@@ -71,14 +72,14 @@ def render_result(result: Result) -> str:
     """Verdict, domain, evidence, remedies, ladder, findings; in that order, because that is the order of questions."""
     record = result.record
     parts = [_headline(result)]
-    parts += _labelled("domain", _domain(record))
+    parts += labelled("domain", _domain(record))
     parts += _evidence(result)
     for remedy in record.get("remedies", []):
         first = remedy is record["remedies"][0]
-        parts += _labelled("remedies" if first else "", f"{remedy['name']}: {remedy['note']}")
+        parts += labelled("remedies" if first else "", f"{remedy['name']}: {remedy['note']}")
     ladder = record.get("ladder", [])
     for number, rung in enumerate(ladder):
-        parts += _labelled("ladder" if number == 0 else "", _rung(rung))
+        parts += labelled("ladder" if number == 0 else "", _rung(rung))
     shown = [render_finding(f) for f in result.findings if result.verdict != "verified" or f.severity == "warning"]
     return "\n".join(parts) + "".join("\n\n" + text for text in shown)
 
@@ -112,7 +113,7 @@ def _evidence(result: Result) -> list[str]:
     if evidence is None:
         return []
     legal = [t for t in evidence.tested if not t.note.startswith("not legal")]
-    lines = _labelled(
+    lines = labelled(
         "evidence", f"{evidence.points_right} of {len(legal)} samples right ({evidence.level}); {evidence.yardstick}"
     )
     rows = [("output", "of allowed", "file's error", "PyTorch's own")]
@@ -122,20 +123,20 @@ def _evidence(result: Result) -> list[str]:
     ]
     widths = [max(len(row[i]) for row in rows) for i in range(4)]
     for row in rows:
-        lines += _labelled("", "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip())
+        lines += labelled("", "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip())
     leg = evidence.differential
     if leg.done:
         same = "the same file" if leg.same else f"{len(leg.differences)} differences"
         harm = ", without effect on the results" if leg.harmless else ""
-        lines += _labelled("", f"exported again from another example: {same}{harm}")
+        lines += labelled("", f"exported again from another example: {same}{harm}")
     else:
-        lines += _labelled("", f"exported again from another example: {leg.note}")
+        lines += labelled("", f"exported again from another example: {leg.note}")
     if evidence.second_runtime != "not asked for":
-        lines += _labelled("", f"second runtime: {evidence.second_runtime}")
+        lines += labelled("", f"second runtime: {evidence.second_runtime}")
     if evidence.smallest is not None:
         point = ", ".join(f"{k}={v}" for k, v in evidence.smallest.items())
         edges = "; ".join(evidence.boundaries) or "the example fails too"
-        lines += _labelled("", f"smallest failing shape: {point}; {edges}")
+        lines += labelled("", f"smallest failing shape: {point}; {edges}")
     return lines
 
 
@@ -145,17 +146,15 @@ def _rung(rung: dict[str, Any]) -> str:
     return f"{rung['route']:<30} {rung['verdict']:<9} {spent}  {codes}".rstrip()
 
 
-def render_page(row: Code, seen: str = "") -> str:
-    """The page of one code, as `fairway explain` prints it, with the place in a log where it was seen."""
+def render_page(row: Code) -> str:
+    """The page of one code, as `fairway explain` prints it."""
     whose = {
         "input": "your input", "model": "the model's code", "upstream": "an exporter or library",
         "evidence": "the exported file", "limit": "a limit", "fairway": "Fairway itself",
     }  # fmt: skip
     lines = [f"{row.code} {row.name} ({row.severity})", f"  {row.title}."]
-    if seen:
-        lines += _labelled("seen", seen)
-    lines += _labelled("whose", whose[row.kind])
-    lines += _labelled("why", row.why)
+    lines += labelled("whose", whose[row.kind])
+    lines += labelled("why", row.why)
     for number, step in enumerate(row.todo, 1):
-        lines += _labelled("do" if number == 1 else "", f"{number}. {step}")
+        lines += labelled("do" if number == 1 else "", f"{number}. {step}")
     return "\n".join(lines)

@@ -60,8 +60,18 @@ OTHERS = (
     Signature("FW110", re.compile(r"INVALID_PROTOBUF|Error parsing message with type 'onnx\.ModelProto'")),
     Signature("FW407", re.compile(r"INVALID_GRAPH|This is an invalid model")),
     Signature("FW408", re.compile(r"Non-zero status code returned while running")),
+    Signature("FW301", kinds=("TorchExportError",)),
 )
-"""What PyTorch and ONNX Runtime say; live, Fairway knows these before an exporter is asked."""
+"""What PyTorch and ONNX Runtime say; live, Fairway knows these before an exporter is asked. FW301 is the wrapper that
+torch.onnx puts around whatever torch.export said, and comes last."""
+
+ANYWHERE = (
+    Signature("FW212", re.compile(r"mat1 and mat2 shapes cannot be multiplied")),
+    Signature("FW303", re.compile(r"GuardOnDataDependentSymNode|Could not guard on data-dependent expression")),
+    Signature("FW304", re.compile(r"No ONNX function found for <OpOverload|Exporting the operator 'aten::")),
+    Signature("FW107", re.compile(r"Weights only load failed")),
+)
+"""Words that mean their finding also where no exception is named beside them, as in a sentence somebody wrote."""
 
 
 def recognise(

@@ -23,8 +23,14 @@ from fairway.plugins import KNOWLEDGE, accepted
 STATUSES = ("open", "closed", "unreported")
 """Of the upstream thread on the date given; `unreported` where none was found."""
 
+NOT_UPSTREAM = ("your model", "your settings", "your installation", "whoever wrote the file")
+"""Whose fault it may be other than a project's."""
+
 _LINK = re.compile(r"[\w.-]+/[\w.-]+#\d+")
 _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
+_FIXED = re.compile(r"(?P<by>by )?(?P<package>[a-z][a-z-]*) (?P<version>\d+(\.\d+)*)")
+_PLAIN = re.compile(r"\\.|\[[^\]]*\]")
+_ENDLESS = re.compile(r"[*+]|\{\d*,\}")
 
 
 class BadEntryError(Exception):
@@ -38,19 +44,22 @@ class Entry:
     id: str
     title: str
     project: str
-    """Whose bug it is: the name of the file."""
+    """Where it is filed: the name of the file."""
     signature: str
-    """A regular expression for the error's text; empty where the file is wrong without a word."""
+    """A regular expression for the error's text, without `*` and `+`, since it is searched in texts that anybody wrote
+    and must not take its time; empty where the file is wrong without a word."""
     affected: str
     """Versions in which it was seen or reported."""
     fixed: str
-    """The first version without it, or empty."""
+    """The first version without it, as in `torch 2.9`; `by torch 2.13.0` where only that one is known; or empty."""
     status: str
     date: date
     """When the status was looked up."""
     link: str
     """owner/repo#number, or empty: no known upstream issue."""
     todo: str
+    whose: str
+    """Whose fault: one of NOT_UPSTREAM, or empty: the project's."""
     remedy: str
     """The name of Fairway's remedy, or empty."""
     seen: str
@@ -59,6 +68,12 @@ class Entry:
     def matches(self, text: str) -> bool:
         """Whether an error's text is this bug's. A bug that says nothing matches nothing."""
         return bool(self.signature) and re.search(self.signature, text) is not None
+
+    @property
+    def fixed_in(self) -> tuple[str, str, bool] | None:
+        """The package, the version, and whether it is the first one without the bug."""
+        found = _FIXED.fullmatch(self.fixed)
+        return (found["package"], found["version"], not found["by"]) if found else None
 
 
 @cache
@@ -147,9 +162,16 @@ def _complaints(entry: Entry) -> list[str]:
         found.append(f"the status {entry.status!r} is none of {', '.join(STATUSES)}")
     if (entry.status == "unreported") != (entry.link == ""):
         found.append("a bug has a link or is unreported")
+    if entry.fixed and not _FIXED.fullmatch(entry.fixed):
+        found.append(f"fixed is {entry.fixed!r}, not as in 'torch 2.9' or 'by torch 2.13.0'")
+    if entry.whose and entry.whose not in NOT_UPSTREAM:
+        found.append(f"whose is {entry.whose!r}, none of {', '.join(NOT_UPSTREAM)}")
     found += [f"{name} is empty" for name in ("title", "affected", "todo") if not getattr(entry, name).strip()]
     try:
         re.compile(entry.signature)
     except re.error as error:
         found.append(f"the signature does not compile: {error}")
+    endless = _ENDLESS.search(_PLAIN.sub("x", entry.signature))
+    if endless:
+        found.append(f"the signature repeats without an end: write {{0,100}} instead of {endless[0]}")
     return found

@@ -31,6 +31,7 @@ WHOSE = {
     "upstream": "an exporter or a library",
     "evidence": "the exported file",
     "limit": "a limit",
+    "machine": "this machine",
     "fairway": "Fairway itself",
 }
 
@@ -41,6 +42,7 @@ GROUPS = {
     "3": "Exporters",
     "4": "What the evidence showed",
     "5": "Limits",
+    "6": "This machine, and others",
     "9": "Fairway itself",
 }
 

@@ -8,7 +8,7 @@ import traceback
 
 import typer
 
-from fairway.cli import doctor, explain, export, export_generation, inspect, matrix, remedies, routes, verify
+from fairway.cli import doctor, explain, export, export_generation, inspect, matrix, remedies, routes, verify, watch
 from fairway.errors import UserError
 from fairway.findings import Finding, exit_status
 from fairway.findings.render import render_finding
@@ -31,6 +31,7 @@ app.command("verify")(verify.verify)
 app.command("inspect")(inspect.inspect)
 app.command("doctor")(doctor.doctor)
 app.command("matrix")(matrix.matrix)
+app.add_typer(watch.app, name="watch")
 app.command("explain")(explain.explain)
 app.command("remedies")(remedies.remedies)
 app.command("routes")(routes.routes)

@@ -92,7 +92,7 @@ def test_settings_are_to_blame_where_the_defaults_do() -> None:
     tried = Tried("--route trace", record("wrong", "trace"), record("verified", "export-dynamic"))
     assert say(HEALTHY, tried) == (
         "settings",
-        "Your settings: the recipe is verified without --route trace (export-dynamic), and is wrong with.",
+        "Your settings: the recipe is verified without --route trace (export-dynamic) and wrong with it.",
     )
 
 
@@ -100,7 +100,7 @@ def test_a_route_asked_for_that_the_machine_breaks_is_the_machines() -> None:
     tried = Tried("--route trace", record("failed", "trace"), record("verified", "export-dynamic"))
     blame, sentence = say(NO_TORCHSCRIPT, tried)
     assert blame == "machine"
-    assert sentence.endswith("the recipe is verified without --route trace (export-dynamic), and is failed with.")
+    assert sentence.endswith("the recipe is verified without --route trace (export-dynamic) and failed with it.")
 
 
 def test_a_recipe_that_is_verified_on_a_machine_that_is_broken_elsewhere() -> None:

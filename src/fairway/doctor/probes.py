@@ -1,7 +1,8 @@
 """A dozen models of one line each that export everywhere, with answers that are known beforehand.
 
-Every one was measured on torch 2.9.1 and 2.13.0 with onnxscript 0.7.2, onnxruntime 1.31.1, openvino 2026.4 and
-onnx.reference of onnx 1.23.2: all exporters take it, all engines agree. So where one fails, it is not the model.
+Every one was measured on torch 2.9.1 and 2.13.0 with onnxscript 0.7.2, onnxruntime 1.31.1 and onnx.reference of onnx
+1.23.2, and on 2.13.0 with openvino 2026.4 too: all exporters take it, all engines agree. So where one fails, it is not
+the model.
 """
 
 from __future__ import annotations

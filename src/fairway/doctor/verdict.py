@@ -108,7 +108,7 @@ def _with_recipe(
         return Diagnosis("machine", f"Your machine, not your model: {machine}.")
     if tried.defaults is not None and tried.defaults["verdict"] == "verified":
         route = tried.defaults["route"]
-        how = f"the recipe is verified without {tried.asked} ({route}), and is {record['verdict']} with"
+        how = f"the recipe is verified without {tried.asked} ({route}) and {record['verdict']} with it"
         if _machines_fault(steps, errors, record):
             return Diagnosis("machine", f"Your machine, not your model: {machine}; {how}.")
         return Diagnosis("settings", f"Your settings: {how}.")

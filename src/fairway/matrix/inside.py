@@ -85,13 +85,14 @@ def run_inside(python: Path, recipe: str, how: How, wanted: Wanted) -> Row:
 def _row(pins: dict[str, str], record: dict[str, Any], seconds: float) -> Row:
     errors = [f for f in record.get("findings", ()) if f.get("severity") == "error"]
     verified = record["verdict"] == "verified"
+    told = record.get("versions", {})
     return Row(
         wanted=pins,
         verdict=record["verdict"],
         route=record.get("route"),
         remedies=tuple(remedy["name"] for remedy in record.get("remedies", ())),
         seconds=seconds,
-        installed={**record.get("versions", {}), "fairway": fairway.__version__},
+        installed={**told, "fairway": fairway.__version__} if told else {},
         reason="" if verified or not errors else f"{errors[0]['code']}: {errors[0]['seen']}"[:_WORDS],
     )
 

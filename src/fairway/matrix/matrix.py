@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -52,7 +53,10 @@ def _one(address: str, wanted: Wanted, maker: Maker, how: How, heard: Callable[[
 
 
 def locate(recipe: str) -> str:
-    """The recipe with its full path. Other environments have no modules of the user's, so it must be a file."""
+    """The recipe as it is named from here. Other environments have no modules of the user's, so it must be a file.
+
+    Findings quote the path, and tables go into READMEs: one below the current folder is named from there.
+    """
     where, colon, name = recipe.partition(":")
     path = Path(where)
     if not path.is_file() or path.suffix != ".py":
@@ -60,7 +64,8 @@ def locate(recipe: str) -> str:
             "FW101", f"{where!r:.200} is no Python file",
             todo=("Name the recipe as a file, path/to/recipe.py[:name]: another environment has no modules of yours.",),
         )  # fmt: skip
-    return f"{path.resolve()}{colon}{name}"
+    near = os.path.relpath(path.resolve())
+    return f"{path.resolve() if near.startswith('..') else near}{colon}{name}"
 
 
 def fingerprint(address: str, how: How) -> str:
@@ -68,8 +73,8 @@ def fingerprint(address: str, how: How) -> str:
     where, _, name = address.partition(":")
     digest = hashlib.sha256(json.dumps([Path(where).name, name, fairway.__version__, asdict(how)]).encode())
     for root in (Path(where).parent, Path(fairway.__file__).parent):
-        for path in sorted(root.rglob("*")):
-            parts = path.relative_to(root).parts
+        for path in sorted(root.resolve().rglob("*")):
+            parts = path.relative_to(root.resolve()).parts
             if any(part.startswith((".", "__pycache__")) for part in parts) or not path.is_file():
                 continue
             if path.name.endswith(_MADE):

@@ -21,8 +21,8 @@ RUNS = (
 
 
 def run(words: list[str]) -> str:
-    program = "from fairway.cli import main; main()"
-    done = subprocess.run([sys.executable, "-c", program, "matrix", *words], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-c", "from fairway.cli import main; main()", "matrix", *words]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     if not done.stdout:
         raise SystemExit(f"fairway matrix {' '.join(words)} ended with {done.returncode}")
     return done.stdout.rstrip()

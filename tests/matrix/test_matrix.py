@@ -56,7 +56,10 @@ def test_a_recipe_runs_in_another_python_and_one_broken_environment_does_not_sto
     assert row.seconds > 0
 
 
-def test_fairway_alone_is_lent_to_the_environment(tmp_path: Path) -> None:
+def test_fairway_alone_is_lent_to_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("fairway", "torch"):
+        (tmp_path / "site-packages" / name).mkdir(parents=True)
+    monkeypatch.setattr(fairway, "__file__", str(tmp_path / "site-packages" / "fairway" / "__init__.py"))
     answer = '{"verdict": "failed", "findings": [{"code": "FW1", "severity": "error", "seen": "%s"}]}'
     python = script(tmp_path / "python", f"#!/bin/sh\nprintf '{answer}' \"$(ls $PYTHONPATH) $PYTHONNOUSERSITE\"\n")
     assert run_inside(python, "r.py", QUICK, ONE).reason == "FW1: fairway 1"

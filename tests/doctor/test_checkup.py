@@ -153,7 +153,7 @@ def test_a_route_that_freezes_the_model_is_the_settings(visit: Callable[..., che
 def test_a_bad_model_and_a_missing_one_on_a_healthy_machine(visit: Callable[..., checkup.Checkup]) -> None:
     seen = visit("bad")
     assert seen.diagnosis.sentence == (
-        "Your model: this machine exports models that are known to export, and the recipe is failed "
+        "Your model: this machine exports models that are known to export, and the recipe comes out failed "
         "(FW203, forward is random)."
     )
     missing = visit("nothing")

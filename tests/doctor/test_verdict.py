@@ -72,7 +72,7 @@ def test_a_recipe_that_fails_on_every_broken_exporter_is_not_to_blame() -> None:
 def test_a_recipe_that_fails_where_the_machine_is_whole_is_to_blame_itself() -> None:
     blame, sentence = say(NO_TORCHSCRIPT, Tried("", record("failed", "export-dynamic", "trace", code="FW303")))
     assert blame == "model"
-    assert sentence.startswith("Your model: what fails here is not what is broken on this machine, and the recipe is")
+    assert sentence.startswith("Your model: what fails here is not what is broken on this machine, and the recipe")
     assert "(FW303, the model makes a decision on a tensor's value); besides, TorchScript fails" in sentence
 
 
@@ -83,7 +83,7 @@ def test_a_model_that_never_reached_an_exporter_is_to_blame_itself() -> None:
 def test_a_bad_model_on_a_healthy_machine() -> None:
     assert say(HEALTHY, Tried("", record("failed", code="FW203"))) == (
         "model",
-        "Your model: this machine exports models that are known to export, and the recipe is failed "
+        "Your model: this machine exports models that are known to export, and the recipe comes out failed "
         "(FW203, forward is random).",
     )
 

@@ -116,14 +116,14 @@ def _with_recipe(
     said = f"{worst['code']}, {worst['title'][0].lower()}{worst['title'][1:]}" if worst else "no finding"
     whose = _LIMITS.get(worst["code"], "model") if worst else "model"
     if whose == "settings":
-        return Diagnosis("settings", f"Your settings: the recipe is {last['verdict']} ({said}).")
+        return Diagnosis("settings", f"Your settings: the recipe comes out {last['verdict']} ({said}).")
     if whose == "machine":
         return Diagnosis("machine", f"Your machine: it has too little room for the recipe ({said}).")
     also = f"; besides, {machine}" if errors else ""
     passes = "this machine exports models that are known to export"
     if errors:
         passes = "what fails here is not what is broken on this machine"
-    return Diagnosis("model", f"Your model: {passes}, and the recipe is {last['verdict']} ({said}){also}.")
+    return Diagnosis("model", f"Your model: {passes}, and the recipe comes out {last['verdict']} ({said}){also}.")
 
 
 def _machines_fault(steps: Sequence[Step], errors: Sequence[Finding], record: Mapping[str, Any]) -> bool:

@@ -28,6 +28,9 @@ from packaging.requirements import Requirement
 
 from fairway.errors import complain
 
+SOURCE = Path(__file__).parents[1]
+"""Fairway itself, which every environment is lent."""
+
 READY = "ready.json"
 """Written last: an environment without it was left half made."""
 
@@ -83,6 +86,14 @@ def find_uv() -> str:
             "FW018", "environments are made by the program uv, which is not on the path", todo=("pip install uv",)
         )
     return found
+
+
+def fairways_version() -> str:
+    """As installed; one that runs from its source without an install has no number."""
+    try:
+        return metadata.version("fairway")
+    except metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def fairways_needs() -> list[str]:

@@ -12,10 +12,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import fairway
 from fairway.findings import Finding
 from fairway.findings.render import printable
-from fairway.matrix.environments import Wanted
+from fairway.matrix.environments import SOURCE, Wanted, fairways_version
 
 VERDICTS = ("verified", "wrong", "unproven", "failed")
 NOTHING = "no result"
@@ -65,7 +64,7 @@ def run_inside(python: Path, recipe: str, how: How, wanted: Wanted) -> Row:
         folder = Path(name)
         # A link of its own: the folder that holds Fairway may hold a whole environment, which must not be seen there.
         (folder / "source").mkdir()
-        (folder / "source" / "fairway").symlink_to(Path(fairway.__file__).parent)
+        (folder / "source" / "fairway").symlink_to(SOURCE)
         command = [
             str(python), "-c", _PROGRAM, "export", recipe, "-o", str(folder / "model.onnx"), "--json",
             "--level", how.level, "--timeout", str(how.timeout),
@@ -92,7 +91,7 @@ def _row(pins: dict[str, str], record: dict[str, Any], seconds: float) -> Row:
         route=record.get("route"),
         remedies=tuple(remedy["name"] for remedy in record.get("remedies", ())),
         seconds=seconds,
-        installed={**told, "fairway": fairway.__version__} if told else {},
+        installed={**told, "fairway": fairways_version()} if told else {},
         reason="" if verified or not errors else f"{errors[0]['code']}: {errors[0]['seen']}"[:_WORDS],
     )
 

@@ -10,9 +10,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-import fairway
 from fairway.errors import complain
-from fairway.matrix.environments import NotMade, Wanted
+from fairway.matrix.environments import SOURCE, NotMade, Wanted, fairways_version
 from fairway.matrix.inside import NOTHING, NOWHERE, How, Row, run_inside
 
 Maker = Callable[[Wanted], Path]
@@ -71,8 +70,8 @@ def locate(recipe: str) -> str:
 def fingerprint(address: str, how: How) -> str:
     """Of the recipe, its folder, this Fairway and how it is run. Code counts by content, data by size and time."""
     where, _, name = address.partition(":")
-    digest = hashlib.sha256(json.dumps([Path(where).name, name, fairway.__version__, asdict(how)]).encode())
-    for root in (Path(where).parent, Path(fairway.__file__).parent):
+    digest = hashlib.sha256(json.dumps([Path(where).name, name, fairways_version(), asdict(how)]).encode())
+    for root in (Path(where).parent, SOURCE):
         for path in sorted(root.resolve().rglob("*")):
             parts = path.relative_to(root.resolve()).parts
             if any(part.startswith((".", "__pycache__")) for part in parts) or not path.is_file():

@@ -32,6 +32,7 @@ WHOSE = {
     "upstream": "an exporter or a library",
     "evidence": "the exported file",
     "limit": "a limit",
+    "machine": "this machine",
     "fairway": "Fairway itself",
 }
 
@@ -42,6 +43,7 @@ GROUPS = {
     "3": "Exporters",
     "4": "What the evidence showed",
     "5": "Limits",
+    "6": "This machine, and others",
     "9": "Fairway itself",
 }
 
@@ -69,15 +71,21 @@ def cli() -> Iterator[str]:
     group: Any = typer.main.get_command(app)
     yield from ("# The command line", "", NOTE, "", group.help, "", group.epilog, "")
     for name, command in group.commands.items():
-        arguments = [p for p in command.params if p.param_type_name == "argument"]
-        options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
-        usage = " ".join(f"{a.metavar}" if a.required else f"[{a.metavar}]" for a in arguments)
-        yield from (f"## fairway {name}", "", inspect.cleandoc(command.help), "")
-        yield from ("```text", f"fairway {name} {usage} [OPTIONS]".replace("  ", " "), "```", "")
-        yield from ("| | |", "|---|---|")
-        for parameter in (*arguments, *options):
-            yield f"| {_spelling(parameter)} | {_cell(parameter.help or '')}{_default(parameter)} |"
-        yield ""
+        yield from _command(name, command)
+        for below, one in getattr(command, "commands", {}).items():
+            yield from _command(f"{name} {below}", one)
+
+
+def _command(name: str, command: Any) -> Iterator[str]:
+    arguments = [p for p in command.params if p.param_type_name == "argument"]
+    options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
+    usage = " ".join(f"{a.metavar}" if a.required else f"[{a.metavar}]" for a in arguments)
+    yield from (f"## fairway {name}", "", inspect.cleandoc(command.help), "")
+    yield from ("```text", f"fairway {name} {usage} [OPTIONS]".replace("  ", " "), "```", "")
+    yield from ("| | |", "|---|---|")
+    for parameter in (*arguments, *options):
+        yield f"| {_spelling(parameter)} | {_cell(parameter.help or '')}{_default(parameter)} |"
+    yield ""
 
 
 def _spelling(parameter: Any) -> str:

@@ -139,7 +139,7 @@ def export_subject(
 ) -> Result:
     """The whole road for one subject: climb, then deliver what may be delivered."""
     check_target(path, overwrite)
-    _warm_up()
+    warm_up()
     left_out = load_plugins() if settings.remedies else ()
     tensors = read_data(subject, Path(data)) if data is not None else []
     with Workers(settings.limits) as workers, workshop(path, workers.janitor) as folder:
@@ -172,7 +172,7 @@ def verify_subject(
     check_room(header)
     check_signature(header, subject)
     _, changed = compare_with_record(path)
-    _warm_up()
+    warm_up()
     tensors = read_data(subject, Path(data)) if data is not None else []
     with Workers(settings.limits) as workers:
         climbed = judge_file(workers, subject, settings, str(path), header, tensors, heard)
@@ -205,7 +205,7 @@ def load_plugins() -> Sequence[Finding]:
     return refused()
 
 
-def _warm_up() -> None:
+def warm_up() -> None:
     """Imports what every attempt needs, once, here: attempts are forked from this process and start with it."""
     for name in _NEEDED:
         # Private ones among them (seen in torch 2.9–2.13) only save time: what is missing is imported later.

@@ -33,6 +33,7 @@ NOT_RUN = {
     "make test": "is what runs this test",
     "python examples/airimu/make_weights.py": "trains; its result is in the repository",
     "python examples/swipe/make_weights.py": "trains for more than a minute; its result is in the repository",
+    "fairway matrix": "makes environments from the network; benchmarks/matrix holds what it gave",
     "make docs": "sets up an environment; test_reference.py runs the generator",
 }
 """Commands by their beginning, and why they are left out."""

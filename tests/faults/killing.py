@@ -31,7 +31,7 @@ from fairway import exporting
 from fairway.ladder import finish
 
 # Once and here, so that a run takes a fraction of a second; torch makes its own cache folder meanwhile.
-exporting._warm_up()
+exporting.warm_up()
 
 NAMES = {"out.onnx", "out.onnx.data", "out.fairway.json"}
 

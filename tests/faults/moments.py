@@ -6,7 +6,7 @@ from killing import Moment
 
 MOMENTS = (
     Moment("fairway.exporting:check_target", "before"),
-    Moment("fairway.exporting:_warm_up", "after"),
+    Moment("fairway.exporting:warm_up", "after"),
     Moment("fairway.ladder.attempt:Janitor", "before"),
     Moment("fairway.ladder.attempt:Janitor", "after"),
     Moment("fairway.workshop:secrets.token_hex", "after"),

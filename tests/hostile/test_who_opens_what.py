@@ -28,6 +28,7 @@ KNOWN = {
     ("ladder/climb.py", "open_runtime"),
     ("generation/greedy.py", "OrtSession"),
     ("testing/trial.py", "onnxruntime.InferenceSession"),
+    ("doctor/examine.py", "OrtSession"),
     # Code that the user named or installed, as `import` would.
     ("cli/export_generation.py", "load_model"),
     ("subject/recipe.py", "load_model"),

@@ -8,7 +8,19 @@ import traceback
 
 import typer
 
-from fairway.cli import explain, export, export_generation, inspect, locate, remedies, routes, verify
+from fairway.cli import (
+    doctor,
+    explain,
+    export,
+    export_generation,
+    inspect,
+    locate,
+    matrix,
+    remedies,
+    routes,
+    verify,
+    watch,
+)
 from fairway.errors import UserError
 from fairway.findings import Finding, exit_status
 from fairway.findings.render import render_finding
@@ -30,6 +42,9 @@ app.command("export-generation")(export_generation.export_generation)
 app.command("verify")(verify.verify)
 app.command("locate")(locate.locate)
 app.command("inspect")(inspect.inspect)
+app.command("doctor")(doctor.doctor)
+app.command("matrix")(matrix.matrix)
+app.add_typer(watch.app, name="watch")
 app.command("explain")(explain.explain)
 app.command("remedies")(remedies.remedies)
 app.command("routes")(routes.routes)

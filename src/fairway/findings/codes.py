@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["input", "model", "upstream", "evidence", "limit", "fairway"]
+Kind = Literal["input", "model", "upstream", "evidence", "limit", "machine", "fairway"]
 Severity = Literal["error", "warning", "note"]
 
 
@@ -132,6 +132,9 @@ _ROWS = (
     Code("FW117", "plugin-left-out", "A plug-in could not be used", "input",
          "A distribution installed here declares an entry point of Fairway's, and what it names is missing or wrong.",
          ("Update or uninstall the distribution named; its authors test it with fairway.testing.",), "warning"),
+    Code("FW118", "watch-unreadable", "The list of what is blocked cannot be used", "input",
+         "`fairway watch` keeps it as JSON; it was changed by hand, or is something else.",
+         ("Correct the file at the place named, or name another with --file.",)),
     # FW2xx: the model, as its team wrote it.
     Code("FW201", "forward-fails", "forward fails on legal inputs", "model",
          "PyTorch itself refuses inputs inside the declared domain, so no file can agree with it there.",
@@ -309,6 +312,29 @@ _ROWS = (
          "It was killed by a signal, as in a segmentation fault.", ("See the record for the signal.",)),
     Code("FW504", "evidence-incomplete", "The evidence is incomplete", "limit",
          "Some of what the level asks for could not be tested.", ("See what is missing.",), "warning"),
+    # FW6xx: this machine, and others.
+    Code("FW601", "exporter-broken", "An exporter fails for models that are known to export", "machine",
+         "The models are one line each and export on every healthy machine, so it is the build of a package here.",
+         ("Install torch, onnx, onnxscript and onnxruntime again, from builds made for this platform.",
+          "Export on another machine and copy the file: ONNX files are the same everywhere.",
+          "Report the one-line model that fails, with what fairway doctor printed.")),
+    Code("FW602", "runtime-broken", "A checker or a runtime fails for files that are known to be right", "machine",
+         "The files come from models of one line each, on which all runtimes agree elsewhere.",
+         ("Install the package that is named again.", "Judge the file on another machine: fairway verify.")),
+    Code("FW603", "versions-clash", "Installed versions do not go together", "machine",
+         "One of the packages says so itself, or others have met it and reported it.",
+         ("Install versions that do.",)),
+    Code("FW604", "import-fails", "A package that every export needs cannot be imported", "machine",
+         "It is missing, or its build does not fit this machine.", ("Install it again.",)),
+    Code("FW605", "little-room", "There is little memory or disk left", "machine",
+         "Exports hold the model several times over, and write it to the folder for temporary files.",
+         ("Free some, or set TMPDIR to a folder that has room.",), "warning"),
+    Code("FW606", "environment-not-made", "An environment could not be made", "machine",
+         "uv or pip could not install the versions asked for.",
+         ("Read what the installer said; not every version exists for every Python and platform.",)),
+    Code("FW607", "environment-silent", "The recipe gave no result in an environment", "machine",
+         "The process ended, or was stopped, before there was a record.",
+         ("Read its last words; raise --limit if it was stopped.",)),
     # FW9xx: us.
     Code("FW901", "bug", "Fairway has a bug", "fairway",
          "Something happened that should be impossible.",

@@ -150,7 +150,7 @@ def render_page(row: Code) -> str:
     """The page of one code, as `fairway explain` prints it."""
     whose = {
         "input": "your input", "model": "the model's code", "upstream": "an exporter or library",
-        "evidence": "the exported file", "limit": "a limit", "fairway": "Fairway itself",
+        "evidence": "the exported file", "limit": "a limit", "machine": "this machine", "fairway": "Fairway itself",
     }  # fmt: skip
     lines = [f"{row.code} {row.name} ({row.severity})", f"  {row.title}."]
     lines += labelled("whose", whose[row.kind])

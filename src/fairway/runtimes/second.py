@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -19,11 +19,15 @@ SLACK = 10.0
 """Engines differ in how they round; a second opinion gets this many times the first one's tolerance."""
 
 
+def engines_here() -> tuple[str, ...]:
+    """OpenVINO where it is installed, and onnx's own reference implementation."""
+    return tuple(name for name in ENGINES if name != "openvino" or importlib.util.find_spec("openvino"))
+
+
 def open_second(path: str) -> tuple[str, Runner]:
-    """OpenVINO where it is installed, else onnx's own reference implementation."""
-    if importlib.util.find_spec("openvino"):
-        return "openvino", _openvino(path)
-    return "onnx.reference", _reference(path)
+    """The first engine that is here."""
+    name = engines_here()[0]
+    return name, ENGINES[name](path)
 
 
 def _openvino(path: str) -> Runner:
@@ -49,6 +53,10 @@ def _reference(path: str) -> Runner:
         return list(evaluator.run(None, feeds))
 
     return run
+
+
+ENGINES: dict[str, Callable[[str], Runner]] = {"openvino": _openvino, "onnx.reference": _reference}
+"""Each opens a file. The first that is here gives the second opinion."""
 
 
 def consult(judge: Judge, path: str, samples: Sequence[Sample]) -> tuple[str, list[Finding]]:

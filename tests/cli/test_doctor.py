@@ -1,0 +1,70 @@
+"""The command `fairway doctor`: what it prints where. The visits themselves are in tests/doctor."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from fairway.doctor import checkup, examine
+from fairway.doctor.machine import Machine
+from fairway.doctor.steps import DYNAMO, ORT, TORCHSCRIPT, Step
+
+from .command_line import Fairway
+
+STEPS = [
+    Step("constant", DYNAMO, DYNAMO), Step("constant", ORT, DYNAMO),
+    Step("constant", TORCHSCRIPT, TORCHSCRIPT, "RuntimeError: value has the wrong type"),
+    Step("linear", DYNAMO, DYNAMO), Step("linear", TORCHSCRIPT, TORCHSCRIPT),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine({"python": "3.11.7", "torch": "2.13.0"}, "Linux", "glibc 2.36", 2, ("avx2",), 2**33, 2**34, 2**35)
+    monkeypatch.setattr(checkup, "look_around", lambda: machine)
+    monkeypatch.setattr(examine, "examine", lambda *anything: STEPS)
+    monkeypatch.setattr(examine, "tools", lambda: (DYNAMO, TORCHSCRIPT, ORT))
+
+
+def test_the_machine_the_table_the_findings_and_last_the_verdict(fairway: Fairway) -> None:
+    said = fairway("doctor")
+    lines = said.out.splitlines()
+    assert lines[:11] == [
+        "versions      python 3.11.7, torch 2.13.0",
+        "platform      Linux, glibc 2.36",
+        "processor     2 CPU(s) with avx2",
+        "memory        8.0 GB of 16.0 GB free",
+        "disk          32.0 GB free for temporary files",
+        "providers     none",
+        "",
+        "probe         dynamo  TorchScript  onnxruntime",
+        "constant      ok      FAILS        ok",
+        "linear        ok      ok           -",
+        "",
+    ]
+    assert lines[11] == "FW601 error: An exporter fails for models that are known to export"
+    assert lines[-1] == (
+        "Your machine: TorchScript fails for 1 of 2 models that are known to export (constant: RuntimeError: value has "
+        "the wrong type); dynamo works."
+    )
+    assert (said.err, said.code) == ("", 1)
+
+
+def test_a_recipe_is_tried_and_its_chatter_is_kept_off_the_result(fairway: Fairway, monkeypatch: Any) -> None:
+    monkeypatch.setattr(examine, "examine", lambda *anything: STEPS[:2])
+    with open("recipe.py", "a") as file:
+        file.write("print('a recipe may chatter')\n")
+    said = fairway("doctor", "recipe.py", "--route", "trace", "--json")
+    found = json.loads(said.out)
+    assert (found["healthy"], found["blame"], said.code) == (True, "nothing", 0)
+    assert found["verdict"] == "Nothing is wrong: the recipe is verified (trace), and the machine is healthy."
+    assert found["recipe"]["route"] == "trace"
+    assert said.err == "a recipe may chatter\n"
+
+
+def test_an_unknown_probe_is_a_usage_error_that_lists_the_known(fairway: Fairway) -> None:
+    said = fairway("doctor", "--probe", "nonsense")
+    assert "probe 'nonsense'; the probes are constant, linear," in " ".join(said.err.split())
+    assert said.code == 2

@@ -1,0 +1,134 @@
+"""From what was seen to one sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fairway.doctor.steps import CAPTURE, DYNAMO, ORT, TORCHSCRIPT, Step
+from fairway.doctor.verdict import Tried, conclude, findings_of, whole_ways
+from fairway.findings import Finding
+
+SEED = "RuntimeError: required keyword attribute 'value' has the wrong type"
+
+HEALTHY = [
+    Step("constant", CAPTURE, DYNAMO), Step("constant", DYNAMO, DYNAMO), Step("constant", ORT, DYNAMO),
+    Step("constant", TORCHSCRIPT, TORCHSCRIPT), Step("linear", TORCHSCRIPT, TORCHSCRIPT),
+]  # fmt: skip
+NO_TORCHSCRIPT = [*HEALTHY[:3], Step("constant", TORCHSCRIPT, TORCHSCRIPT, SEED), HEALTHY[4]]
+NO_EXPORTER = [Step("constant", DYNAMO, DYNAMO, SEED), NO_TORCHSCRIPT[3]]
+NO_RUNTIME = [*HEALTHY[:2], Step("constant", ORT, DYNAMO, "RuntimeError: no kernel")]
+
+
+def record(verdict: str, *routes: str, code: str = "FW301") -> dict[str, Any]:
+    return {
+        "verdict": verdict,
+        "route": routes[-1] if routes else None,
+        "ladder": [{"route": route} for route in routes],
+        "findings": [] if verdict == "verified" else [Finding(code, "seen").as_dict()],
+    }
+
+
+def say(steps: list[Step], tried: Tried | None = None, *others: Finding) -> tuple[str, str]:
+    diagnosis = conclude(steps, [*others, *findings_of(steps)], tried)
+    return diagnosis.blame, diagnosis.sentence
+
+
+def test_a_healthy_machine_is_called_so() -> None:
+    assert say(HEALTHY) == (
+        "nothing", "This machine is healthy: 2 models that are known to export went through every tool here.",
+    )  # fmt: skip
+
+
+def test_seed_000s_exporter_is_the_machines_and_the_one_that_works_is_named() -> None:
+    blame, sentence = say(NO_TORCHSCRIPT)
+    assert blame == "machine"
+    assert sentence == (
+        f"Your machine: TorchScript fails for 1 of 2 models that are known to export (constant: {SEED}); dynamo works."
+    )
+
+
+def test_a_finding_counts_the_models_and_names_the_exporter_to_take() -> None:
+    (finding,) = findings_of(NO_TORCHSCRIPT)
+    assert finding.code == "FW601"
+    assert finding.seen == f"TorchScript fails for 1 of 2 models: constant. constant: {SEED}"
+    assert finding.todo[0].startswith("Take the exporter that works here: dynamo")
+    assert not any("works here" in step for step in findings_of(NO_EXPORTER)[0].todo)
+    assert [f.code for f in findings_of(NO_RUNTIME)] == ["FW602"]
+
+
+def test_without_a_runtime_no_way_is_whole() -> None:
+    assert whole_ways(HEALTHY) == [DYNAMO, TORCHSCRIPT]
+    assert whole_ways(NO_RUNTIME) == []
+
+
+def test_a_recipe_that_fails_on_every_broken_exporter_is_not_to_blame() -> None:
+    blame, sentence = say(NO_EXPORTER, Tried("", record("failed", "export-dynamic", "trace")))
+    assert blame == "machine"
+    assert sentence.startswith("Your machine, not your model: dynamo fails for 1 of 1 models that are known to export")
+
+
+def test_a_recipe_that_fails_where_the_machine_is_whole_is_to_blame_itself() -> None:
+    blame, sentence = say(NO_TORCHSCRIPT, Tried("", record("failed", "export-dynamic", "trace", code="FW303")))
+    assert blame == "model"
+    assert sentence.startswith("Your model: what fails here is not what is broken on this machine, and the recipe")
+    assert "(FW303, the model makes a decision on a tensor's value); besides, TorchScript fails" in sentence
+
+
+def test_a_model_that_never_reached_an_exporter_is_to_blame_itself() -> None:
+    assert say(NO_EXPORTER, Tried("", record("failed", code="FW201")))[0] == "model"
+
+
+def test_a_bad_model_on_a_healthy_machine() -> None:
+    assert say(HEALTHY, Tried("", record("failed", code="FW203"))) == (
+        "model",
+        "Your model: this machine exports models that are known to export, and the recipe comes out failed "
+        "(FW203, forward is random).",
+    )
+
+
+def test_settings_are_to_blame_where_the_defaults_do() -> None:
+    tried = Tried("--route trace", record("wrong", "trace"), record("verified", "export-dynamic"))
+    assert say(HEALTHY, tried) == (
+        "settings",
+        "Your settings: the recipe is verified without --route trace (export-dynamic) and wrong with it.",
+    )
+
+
+def test_a_route_asked_for_that_the_machine_breaks_is_the_machines() -> None:
+    tried = Tried("--route trace", record("failed", "trace"), record("verified", "export-dynamic"))
+    blame, sentence = say(NO_TORCHSCRIPT, tried)
+    assert blame == "machine"
+    assert sentence.endswith("the recipe is verified without --route trace (export-dynamic) and failed with it.")
+
+
+def test_a_recipe_that_is_verified_on_a_machine_that_is_broken_elsewhere() -> None:
+    blame, sentence = say(NO_TORCHSCRIPT, Tried("", record("verified", "export-dynamic")))
+    assert blame == "machine"
+    assert sentence.endswith("the recipe is verified (export-dynamic) all the same.")
+    assert say(HEALTHY, Tried("", record("verified", "trace")))[0] == "nothing"
+
+
+@pytest.mark.parametrize(("code", "blame"), [("FW501", "settings"), ("FW502", "machine"), ("FW301", "model")])
+def test_limits_are_not_the_models(code: str, blame: str) -> None:
+    assert say(HEALTHY, Tried("", record("failed", "export-dynamic", code=code)))[0] == blame
+
+
+def test_what_cannot_be_imported_comes_before_everything_else() -> None:
+    blame, sentence = say([], None, Finding("FW604", "import onnx: ImportError: no"))
+    assert (blame, sentence) == (
+        "machine",
+        "Your machine: a package that every export needs cannot be imported (import onnx: ImportError: no).",
+    )
+
+
+def test_a_recipe_that_cannot_be_loaded_and_a_clash_of_versions() -> None:
+    assert say(HEALTHY, Tried("", None, finding=Finding("FW101", "r.py does not exist"))) == (
+        "recipe", "Your recipe: it cannot be loaded (FW101, the recipe is not there: r.py does not exist).",
+    )  # fmt: skip
+    blame, sentence = say(HEALTHY, None, Finding("FW603", "onnx 1.19.0 and ml-dtypes 0.4.1"))
+    assert (blame, sentence) == (
+        "machine", "Your machine: versions installed do not go together (onnx 1.19.0 and ml-dtypes 0.4.1).",
+    )  # fmt: skip
+    assert say(HEALTHY, None, Finding("FW605", "10 MB of memory"))[0] == "nothing"

@@ -1,0 +1,192 @@
+"""Rows: what a run gives, what stops none of the others, and when a result is used again."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fairway.errors import UserError
+from fairway.matrix import inside, matrix
+from fairway.matrix.environments import NotMade, Wanted, fairways_version
+from fairway.matrix.inside import NOTHING, NOWHERE, How, Row, run_inside
+from fairway.matrix.matrix import fill
+from fairway.matrix.table import table
+
+from .doubles import RECIPE, answering, calls, record, script
+
+QUICK = How("quick", 120, 240)
+ONE, TWO = Wanted((("torch", "2.9.1"),)), Wanted((("torch", "2.13.0"),))
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "recipe.py").write_text(RECIPE)
+    return folder / "recipe.py"
+
+
+Fill = Callable[..., list[Row]]
+
+
+@pytest.fixture
+def filled(recipe: Path, tmp_path: Path) -> Fill:
+    def run(maker: matrix.Maker, *every: Wanted, again: bool = False, how: How = QUICK) -> list[Row]:
+        return fill(str(recipe), every or (ONE,), maker, how, tmp_path / "kept", again, lambda event: None)
+
+    return run
+
+
+def test_a_recipe_runs_in_another_python_and_one_broken_environment_does_not_stop_it(filled: Fill) -> None:
+    def maker(wanted: Wanted) -> Path:
+        if wanted is ONE:
+            raise NotMade("uv pip: no such version")
+        return Path(sys.executable)
+
+    broken, row = filled(maker, ONE, TWO)
+    assert (broken.verdict, broken.reason, broken.route) == (NOWHERE, "FW606: uv pip: no such version", None)
+    assert (row.verdict, row.route, row.wanted) == ("verified", "export-dynamic", {"torch": "2.13.0"})
+    assert row.installed["torch"].startswith("2.")
+    assert row.installed["fairway"] == fairways_version()
+    assert row.seconds > 0
+
+
+def test_fairway_alone_is_lent_to_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("fairway", "torch"):
+        (tmp_path / "site-packages" / name).mkdir(parents=True)
+    monkeypatch.setattr(inside, "SOURCE", tmp_path / "site-packages" / "fairway")
+    answer = '{"verdict": "failed", "findings": [{"code": "FW1", "severity": "error", "seen": "%s"}]}'
+    python = script(tmp_path / "python", f"#!/bin/sh\nprintf '{answer}' \"$(ls $PYTHONPATH) $PYTHONNOUSERSITE\"\n")
+    assert run_inside(python, "r.py", QUICK, ONE).reason == "FW1: fairway 1"
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("echo chatter; echo last words >&2", "FW607: last words"),
+        ("echo dying >&2; kill -9 $$", "FW607: signal 9. dying"),
+        ("true", "FW607: no record was printed"),
+        ("echo '{\"verdict\": \"perfect\"}'", "FW607: no record was printed"),
+        ("exec sleep 60", "FW607: stopped after 0 s."),
+    ],
+)
+def test_a_run_without_a_record_is_a_row_with_its_last_words(tmp_path: Path, program: str, reason: str) -> None:
+    python = script(tmp_path / "python", f"#!/bin/sh\n{program}\n")
+    row = run_inside(python, "r.py", How(limit=0.4 if "sleep" in program else 60), ONE)
+    assert (row.verdict, row.reason) == (NOTHING, reason)
+
+
+def test_a_python_that_is_not_there_is_a_row(tmp_path: Path) -> None:
+    row = run_inside(tmp_path / "nothing", "r.py", QUICK, ONE)
+    assert (row.verdict, row.reason.endswith("nothing: No such file or directory.")) == (NOTHING, True)
+
+
+def test_what_does_not_stop_politely_is_killed_with_what_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inside, "_GRACE_SECONDS", 0.2)
+    text = f"#!/bin/sh\ntrap '' TERM\nsleep 60 &\necho $! > '{tmp_path}/pid'\nwhile true; do sleep 0.1; done\n"
+    assert run_inside(script(tmp_path / "python", text), "r.py", How(limit=0.5), ONE).verdict == NOTHING
+    assert gone_within(10, int((tmp_path / "pid").read_text()))
+
+
+def gone_within(seconds: float, pid: int) -> bool:
+    """A killed process takes a moment to die, and stays as a zombie where nobody waits for it."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().split()[2]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_a_result_is_used_again_until_the_recipe_its_neighbours_or_fairway_change(
+    filled: Fill, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = answering(tmp_path / "python", record())
+
+    def ran(**options: bool) -> int:
+        before = calls(python)
+        assert [row.verdict for row in filled(lambda wanted: python, **options)] == ["verified"]
+        return calls(python) - before
+
+    assert [ran(), ran(), ran(again=True), ran()] == [1, 0, 1, 0]
+    recipe.write_text(RECIPE + "\n")
+    assert [ran(), ran()] == [1, 0]
+    (recipe.parent / "model.py").write_text("")
+    assert [ran(), ran()] == [1, 0]
+    (recipe.parent / "weights.pt").write_bytes(b"1")
+    assert [ran(), ran()] == [1, 0]
+    os.utime(recipe.parent / "weights.pt", (1, 1))
+    assert [ran(), ran()] == [1, 0]
+    monkeypatch.setattr(matrix, "fairways_version", lambda: "9")
+    assert [ran(), ran()] == [1, 0]
+    (tmp_path / "source").mkdir()
+    monkeypatch.setattr(matrix, "SOURCE", tmp_path / "source")
+    assert [ran(), ran()] == [1, 0]
+    (recipe.parent / "out.onnx").touch()
+    (recipe.parent / ".cache").mkdir()
+    (recipe.parent / ".cache" / "x.py").touch()
+    assert ran() == 0
+
+
+def test_what_was_kept_is_read_back_whole_or_not_at_all(filled: Fill, tmp_path: Path) -> None:
+    python = answering(tmp_path / "python", record("failed"))
+    (first,) = filled(lambda wanted: python)
+    assert filled(lambda wanted: python) == [first]
+    (kept,) = (tmp_path / "kept").iterdir()
+    for text in ("", "{", "[]", "{}", kept.read_text().replace('"seconds": ', '"seconds": "x", "y": ')):
+        kept.write_text(text)
+        before = calls(python)
+        filled(lambda wanted: python)
+        assert calls(python) == before + 1
+
+
+def test_what_gave_no_result_is_not_kept(filled: Fill, tmp_path: Path) -> None:
+    def refuse(wanted: Wanted) -> Path:
+        raise NotMade("no network")
+
+    assert filled(refuse)[0].verdict == NOWHERE
+    assert filled(lambda wanted: script(tmp_path / "python", "#!/bin/sh\n"))[0].verdict == NOTHING
+    assert not (tmp_path / "kept").exists()
+
+
+def test_a_recipe_below_the_current_folder_is_named_from_there(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert matrix.locate(f"{recipe}:net") == f"{recipe}:net"
+    monkeypatch.chdir(recipe.parent.parent)
+    assert matrix.locate(f"{recipe}:net") == "project/recipe.py:net"
+
+
+@pytest.mark.parametrize("name", ["nothing.py", "package.module:net", "."])
+def test_only_a_file_can_be_run_elsewhere(name: str) -> None:
+    with pytest.raises(UserError) as caught:
+        matrix.locate(name)
+    assert caught.value.finding.code == "FW101"
+
+
+def test_the_table_is_fit_for_a_readme() -> None:
+    installed = {"torch": "2.13.0+cpu", "onnx": "1.23.2", "numpy": "2.4.6"}
+    rows = [
+        Row({"torch": "2.9.1"}, "failed", "trace", (), 12.4, {**installed, "numpy": "1.26.4"}, "FW303: a | b\nc <d>"),
+        Row({"torch": "2.13.0"}, "verified", "export-dynamic", ("one", "two"), 8.6, installed),
+        Row({"torch": "9"}, NOWHERE, reason="x" * 300),
+    ]
+    assert table(rows).splitlines() == [
+        "| torch | verdict | route | remedies | seconds | why |",
+        "|---|---|---|---|---|---|",
+        "| 2.9.1 | failed | trace | – | 12 | FW303: a \\| b c &lt;d> |",
+        "| 2.13.0 | verified | export-dynamic | one, two | 9 |  |",
+        f"| 9 | no environment | – | – | 0 | {'x' * 159}… |",
+        "",
+        "Everywhere: onnx 1.23.2.",
+    ]
+    assert table(rows[1:2]).splitlines()[0] == "| torch | verdict | route | remedies | seconds |"

@@ -31,7 +31,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("fairway.record",),
     ("fairway.deliver", "fairway.recall", "fairway.result"),
     ("fairway.exporting",),
-    ("fairway.doctor", "fairway.generation", "fairway.locating", "fairway.matrix", "fairway.testing"),
+    (
+        "fairway.doctor", "fairway.generation", "fairway.locating", "fairway.matrix", "fairway.reduce",
+        "fairway.testing",
+    ),
     ("fairway.cli",),
     ("fairway",),
 )
@@ -133,8 +136,8 @@ def test_only_the_cli_prints(name: str) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "--help", "export --help", "export-generation --help", "verify --help", "locate --help", "doctor --help",
-        "matrix --help", "watch --help", "watch add --help", "explain FW206", "routes",
+        "--help", "export --help", "export-generation --help", "verify --help", "locate --help", "reduce --help",
+        "doctor --help", "matrix --help", "watch --help", "watch add --help", "explain FW206", "routes",
     ],
 )
 def test_help_needs_no_torch(words: str) -> None:

@@ -16,6 +16,7 @@ from fairway.cli import (
     inspect,
     locate,
     matrix,
+    reduce,
     remedies,
     routes,
     verify,
@@ -41,6 +42,7 @@ app.command("export")(export.export)
 app.command("export-generation")(export_generation.export_generation)
 app.command("verify")(verify.verify)
 app.command("locate")(locate.locate)
+app.command("reduce")(reduce.reduce)
 app.command("inspect")(inspect.inspect)
 app.command("doctor")(doctor.doctor)
 app.command("matrix")(matrix.matrix)

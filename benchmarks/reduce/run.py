@@ -1,0 +1,111 @@
+"""How small failing models get: `python benchmarks/reduce/run.py [--only NAME…]`.
+
+Cases of the corpus that torch's dynamo exporter with `Dim.DYNAMIC` gets wrong, drawn at random: sixteen idioms and ten
+architectures. Each goes through `reduce` with five minutes, in a process of its own. Rows go to rows.jsonl at once, and what is
+there is not run again; the sums go to results.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE.parent / "corpus"), str(HERE.parent)]
+
+IDIOMS, ARCHITECTURES = 16, 10
+BUDGET, LIMIT = 240.0, 60.0
+"""Of the five minutes, what is for cutting; the last trials and the script's own run come after."""
+
+
+def drawn() -> list[str]:
+    lines = (HERE.parent / "corpus" / "rows.jsonl").read_text().splitlines()
+    rows = [row for row in map(json.loads, lines) if row["column"] == "dynamo, DYNAMIC"]
+    failing = sorted({row["case"] for row in rows if row["outcome"] not in ("right", "timeout") and not row["impossible"]})
+    idioms = [name for name in failing if not name.startswith("arch/")]
+    architectures = [name for name in failing if name.startswith("arch/")]
+    rng = random.Random(5)
+    return rng.sample(idioms, IDIOMS) + rng.sample(architectures, ARCHITECTURES)
+
+
+def work(name: str) -> dict[str, Any]:
+    from corpus import find
+
+    from fairway.reduce.reduce import reduce_subject
+    from fairway.subject.subject import build_subject
+
+    case = find(name)
+    subject = build_subject(case.build(), list(case.lines), bounds=case.bounds, multiples=case.multiples, name=name)
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        got = reduce_subject(subject, Path(folder), "dynamo", None, BUDGET, LIMIT, lambda event: None)
+    row: dict[str, Any] = {"case": name, "seconds": round(time.monotonic() - started, 1)}
+    if got is None:
+        return row | {"failure": "", "same": False, "note": "the calls alone do not fail"}
+    return row | {
+        "failure": str(got.seen.signature), "same": got.reproduced, "calls": got.calls, "left": len(got.program.calls),
+        "lines": got.lines, "operators": got.program.operators, "trials": got.tried, "finished": got.finished,
+    }  # fmt: skip
+
+
+def apart(name: str) -> dict[str, Any]:
+    from fairway.ladder.attempt import Limits, Workers
+
+    with Workers(Limits(900.0)) as workers:
+        got = workers.run(lambda tell: work(name))
+    if got.status == "done":
+        row: dict[str, Any] = got.value
+        return row
+    said = got.failure.message if got.failure else got.status
+    return {"case": name, "seconds": round(got.seconds, 1), "failure": "", "same": False, "note": said[:300]}
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    small = [row for row in rows if row["same"]]
+    quick = sum(row["seconds"] <= 300 for row in rows)
+    lines = [
+        f"{len(rows)} failing models. The script that came out fails in the same way on its own in {len(small)}. "
+        f"Median of {statistics.median(row['lines'] for row in small):g} lines in `forward` and "
+        f"{statistics.median(row['operators'] for row in small):g} operators. {quick} within five minutes.", "",
+        "| model | failure | calls before | left | lines in `forward` | operators | same failure | seconds |",
+        "|---|---|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for row in rows:
+        failure = (row["failure"] or row.get("note", "")).replace("|", "/")[:110]
+        sizes = " | ".join(str(row.get(key, "–")) for key in ("calls", "left", "lines", "operators"))
+        lines.append(f"| {row['case']} | {failure} | {sizes} | {'yes' if row['same'] else 'no'} | {row['seconds']:.0f} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", nargs="*")
+    args = parser.parse_args()
+    from warm import warm_up
+
+    warm_up()
+    kept = HERE / "rows.jsonl"
+    rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+    for name in args.only or drawn():
+        if not args.only and any(row["case"] == name for row in rows):
+            continue
+        row = apart(name)
+        print(row, flush=True)
+        if not args.only:
+            rows.append(row)
+            kept.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    if not args.only:
+        (HERE / "results.md").write_text(
+            "# How small failing models get\n\nBy `python benchmarks/reduce/run.py`.\n\n" + table(rows)
+        )
+
+
+if __name__ == "__main__":
+    main()

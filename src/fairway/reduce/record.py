@@ -1,0 +1,226 @@
+"""Writes down the calls that a model makes at one input."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode, resolve_name
+from torch.utils._pytree import tree_leaves, tree_map  # seen to work in torch 2.9–2.13; no public counterpart
+
+from fairway.reduce.program import BRANCH, COMPARES, OPERATORS, STEPS, Call, Program, Ref
+from fairway.runtimes.eager import uncompiled
+from fairway.subject.outputs import output_leaves
+from fairway.subject.subject import Subject
+
+PLAIN = ("torch.Tensor.dtype", "torch.Tensor.device", "torch.Tensor.is_", "torch.Tensor.dim", "torch.Tensor.ndim",
+         "torch.Tensor.grad", "torch.Tensor.requires_grad", "torch.Tensor.layout", "torch.Tensor.names",
+         "torch.Tensor.data_ptr", "torch.Tensor._version", "torch.Tensor._base", "torch.Tensor.element_size", "torch.Tensor.stride",
+         "torch.Tensor.storage", "torch.Tensor.untyped_storage", "torch.Tensor.__hash__", "torch.Tensor.__repr__",
+         "torch.is_", "torch.get_default", "torch.finfo", "torch.iinfo", "torch.Tensor.itemsize")  # fmt: skip
+"""Questions about a tensor whose answers are the same at every size: they are no part of a program."""
+
+
+class Tracked:
+    """A number that knows which variable it is. What Python does with it becomes a part of the program."""
+
+    ref: Ref
+    recorder: Recorder
+
+    def _ask(self, name: str, other: Any) -> Any:
+        got = OPERATORS[name][0](_bare(self), _bare(other))
+        if isinstance(other, int | float):
+            self.recorder.note(BRANCH + name, (self, other), {}, got)
+        return got
+
+    def _do(self, name: str, one: Any, other: Any) -> Any:
+        got = OPERATORS[name][0](_bare(one), _bare(other))
+        if type(got) not in (int, float):
+            return got  # such as a tuple repeated
+        return self.recorder.note(name, (one, other), {}, got)
+
+
+def _asks(name: str) -> Any:
+    return lambda self, other: self._ask(name, other)
+
+
+def _does(name: str) -> Any:
+    return lambda self, other: self._do(name, self, other)
+
+
+def _done_to(name: str) -> Any:
+    return lambda self, other: self._do(name, other, self)
+
+
+for _name in OPERATORS:
+    if _name in COMPARES:
+        setattr(Tracked, f"__{_name}__", _asks(_name))
+    else:
+        setattr(Tracked, f"__{_name}__", _does(_name))
+        setattr(Tracked, f"__r{_name}__", _done_to(_name))
+
+
+class Sized(Tracked, int):
+    """A size, or a whole number read from a tensor."""
+
+    def __hash__(self) -> int:
+        return int.__hash__(self)
+
+
+class Number(Tracked, float):
+    """A number read from a tensor."""
+
+    def __hash__(self) -> int:
+        return float.__hash__(self)
+
+
+def _bare(item: Any) -> Any:
+    if isinstance(item, Tracked):
+        return int(item) if isinstance(item, Sized) else float(item)  # type: ignore[arg-type]  # it is a Number
+    return item
+
+
+class Recorder(TorchFunctionMode):
+    """Notes every call of torch's functions, and what was done with sizes between them."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.calls: list[Call] = []
+        self.seen: dict[Ref, Any] = {}
+        self.weights: dict[Ref, torch.Tensor] = {}
+        self._known: dict[int, Ref] = {}
+        self._kept: list[torch.Tensor] = []
+        self._count = 0
+        self._off = 0
+        self._names = {id(module): name for name, module in model.named_modules()}
+        self.stack = [""]
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = resolve_name(func) or ""
+        plain = tree_map(_bare, (args, kwargs))
+        with self.quiet():
+            result = func(*plain[0], **plain[1])
+        if not name.startswith("torch.") or name.startswith(PLAIN) or self._off:
+            return result
+        return self.note(name, args, kwargs, result)
+
+    def note(self, name: str, args: Any, kwargs: Any, result: Any) -> Any:
+        """Writes a call down; sizes in its result are tracked from here on."""
+        if self._off:
+            return result
+        given = self._written((args, kwargs))
+        var = self._new()
+        self.calls.append(Call(var, name, tuple(given[0]), given[1], self.stack[-1]))
+        return self._tracked(result, Ref(var))
+
+    def input(self, tensor: torch.Tensor) -> Ref:
+        ref = Ref(self._new())
+        self._track(tensor, ref)
+        return ref
+
+    def find(self, tensor: torch.Tensor) -> Ref | None:
+        return self._known.get(id(tensor))
+
+    def _new(self) -> int:
+        self._count += 1
+        return self._count
+
+    def _track(self, tensor: torch.Tensor, ref: Ref) -> None:
+        self._kept.append(tensor)  # so that nothing else can have its id
+        self._known[id(tensor)] = ref
+        with self.quiet():
+            self.seen[ref] = tensor.detach().clone()
+
+    def _tracked(self, result: Any, ref: Ref) -> Any:
+        if isinstance(result, torch.Tensor):
+            if id(result) not in self._known:
+                self._track(result, ref)
+            else:
+                self.seen[ref] = self.seen[self._known[id(result)]]
+                self._known[id(result)] = ref  # changed in place: from now on it is what this call gave
+            return result
+        if type(result) in (int, float):
+            number: Tracked = Sized(result) if type(result) is int else Number(result)
+            number.ref, number.recorder, self.seen[ref] = ref, self, result
+            return number
+        if isinstance(result, tuple | list):
+            made = [self._tracked(item, Ref(ref.var, (*ref.path, i))) for i, item in enumerate(result)]
+            if isinstance(result, torch.Size):
+                return torch.Size(made)
+            if hasattr(result, "_fields") or type(result) not in (tuple, list):
+                return result  # named results keep their type; their tensors are tracked all the same
+            return type(result)(made)
+        return result
+
+    def _written(self, tree: Any) -> Any:
+        if isinstance(tree, torch.Tensor):
+            ref = self._known.get(id(tree))
+            if ref is None:
+                ref = Ref(self._new())
+                self._track(tree, ref)
+                self.weights[ref] = tree.detach()
+            return ref
+        if isinstance(tree, Tracked):
+            return tree.ref
+        if isinstance(tree, slice):
+            return slice(*(self._written(part) for part in (tree.start, tree.stop, tree.step)))
+        if isinstance(tree, dict):
+            return {key: self._written(value) for key, value in tree.items()}
+        if isinstance(tree, list | tuple):
+            made = [self._written(item) for item in tree]
+            return made if isinstance(tree, list) else tuple(made)
+        return tree
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        self._off += 1
+        try:
+            yield
+        finally:
+            self._off -= 1
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Follows modules, and loops over sizes."""
+        from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+        def enter(module: torch.nn.Module, args: Any) -> None:
+            self.stack.append(self._names.get(id(module), self.stack[-1]))
+
+        def leave(module: torch.nn.Module, args: Any, output: Any) -> None:
+            self.stack.pop()
+
+        plain = builtins.range
+
+        def steps(*bounds: Any) -> Any:
+            for bound in bounds:
+                if isinstance(bound, Sized):
+                    self.note(STEPS, (bound,), {}, None)
+            return plain(*map(_bare, bounds))
+
+        handles = [register_module_forward_pre_hook(enter), register_module_forward_hook(leave, always_call=True)]
+        builtins.range = steps  # type: ignore[assignment,misc]  # put back below
+        try:
+            yield
+        finally:
+            builtins.range = plain  # type: ignore[misc]
+            for handle in handles:
+                handle.remove()
+
+
+def record(subject: Subject, tensors: Sequence[torch.Tensor]) -> Program:
+    """The model at one input, as a program."""
+    recorder = Recorder(subject.model)
+    own = [tensor.clone() for tensor in tensors]
+    inputs = tuple(recorder.input(tensor) for tensor in own)
+    args, kwargs = subject.call(own)
+    with torch.no_grad(), uncompiled(), recorder.watching(), recorder:
+        leaves = [leaf.value for leaf in output_leaves(subject.model(*args, **kwargs))]
+    found = [recorder.find(leaf) for leaf in tree_leaves(leaves)]
+    outputs = tuple(dict.fromkeys(ref for ref in found if ref is not None))
+    dims = {size: name for name, size in subject.example.items()}
+    return Program(inputs, tuple(recorder.calls), outputs, recorder.seen, recorder.weights, dims)

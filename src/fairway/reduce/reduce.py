@@ -1,0 +1,191 @@
+"""From a model whose export fails to the smallest script that fails in the same way."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fairway.errors import complain
+from fairway.evidence.gather import other_example
+from fairway.reduce.program import Program, Ref
+from fairway.reduce.record import record
+from fairway.reduce.report import Reduced, write_report
+from fairway.reduce.script import title_of, write_script
+from fairway.reduce.shrink import shrink
+from fairway.reduce.trial import EXPORTERS, Bench, Seen, failed_script
+from fairway.subject.subject import Subject
+
+Progress = Callable[[Any], None]
+
+STATE = "state.json"
+
+
+def reduce_subject(
+    subject: Subject, folder: Path, exporter: str | None, check: str | None, budget: float, limit: float,
+    progress: Progress,
+) -> Reduced | None:  # fmt: skip
+    """Writes repro.py and report.md into `folder`. None where the stock exporter does nothing wrong.
+
+    `check` is a command that is given a candidate script, and says by exit code 0 that it is still of interest.
+    `budget` bounds the whole, `limit` each trial, in seconds.
+    """
+    started = time.monotonic()
+    progress(("stage", "writing down the model's calls"))
+    whole = _recorded(subject)
+    found = _failing(whole, [exporter] if exporter else list(EXPORTERS), check, limit, progress)
+    if found is None:
+        return None
+    bench, seen = found
+    whole = replace(whole, others=() if seen.other is None else (whole.others[seen.other],))
+    seen = replace(seen, other=None if seen.other is None else 0)
+    keeper = _Keeper(folder, whole, bench.exporter, seen)
+    program = keeper.resume()
+
+    def fails(candidate: Program) -> bool:
+        same = _checks(candidate, bench.exporter, check) if check else bench(candidate).signature == seen.signature
+        if same:
+            keeper.keep(candidate)
+            progress(("stage", f"{len(candidate.calls)} calls, {candidate.operators} operators left"))
+        return same
+
+    def enough() -> bool:
+        return time.monotonic() - started > budget
+
+    program = shrink(program, fails, enough)
+    title = title_of(seen, program, bench.exporter)
+    script = write_script(program, bench.exporter, title)
+    reduced = Reduced(
+        bench.exporter, seen, len(whole.calls), program, title, script,
+        reproduced=_runs_alone(script, seen, check), finished=not enough(), tried=bench.tried,
+        seconds=time.monotonic() - started, ruled_out=_rule_out(program, bench, seen, limit),
+    )  # fmt: skip
+    keeper.finish(reduced)
+    return reduced
+
+
+def _recorded(subject: Subject) -> Program:
+    """The model at its example, and how its variables are at other sizes and with other values."""
+    subject.model.eval()
+    program = record(subject, subject.make(subject.example, 1, "normal"))
+    points = [(other_example(subject), 2, "normal"), *((subject.example, 6, f) for f in subject.flavours[1:])]
+    others = []
+    for point, seed, flavour in points:
+        with suppress(Exception):  # a point that PyTorch refuses shows nothing of the exporter
+            other = record(subject, subject.make(point, seed, flavour))
+            if program.same_calls(other):
+                others.append(other.seen)
+    return replace(program, others=tuple(others))
+
+
+def _failing(
+    whole: Program, exporters: Sequence[str], check: str | None, limit: float, progress: Progress
+) -> tuple[Bench, Seen] | None:
+    """The first exporter that fails, and how."""
+    for exporter in exporters:
+        progress(("stage", f"the whole model by {exporter}"))
+        bench = Bench(exporter, limit)
+        seen = bench(whole)
+        if check is not None and _checks(whole, exporter, check):
+            return bench, seen if seen.signature else replace(seen, signature=None)
+        if seen.signature is not None and check is None:
+            return bench, seen
+    return None
+
+
+def _checks(program: Program, exporter: str, check: str) -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "repro.py"
+        path.write_text(write_script(program, exporter, "a candidate"))
+        done = subprocess.run([*shlex.split(check), str(path)], cwd=folder, capture_output=True)
+        return done.returncode == 0
+
+
+def _runs_alone(script: str, seen: Seen, check: str | None) -> bool:
+    """The script in a Python of its own, outside the user's folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "repro.py"
+        path.write_text(script)
+        if check is not None:
+            return subprocess.run([*shlex.split(check), str(path)], cwd=folder, capture_output=True).returncode == 0
+        try:
+            clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+            done = subprocess.run(
+                [sys.executable, str(path)], cwd=folder, capture_output=True, text=True, timeout=300, env=clean
+            )
+        except subprocess.TimeoutExpired:
+            return seen.signature is not None and seen.signature.stage == "time"
+        return failed_script(done.returncode, done.stderr, seen)
+
+
+def _rule_out(program: Program, bench: Bench, seen: Seen, limit: float) -> dict[str, str]:
+    """What the failure is not, each tried."""
+    found = {"PyTorch itself": "runs the same module at the same inputs"}
+    other = next(name for name in EXPORTERS if name != bench.exporter)
+    said = Bench(other, limit)(program)
+    found[f"the other exporter (dynamo={other == 'dynamo'})"] = _outcome(said, seen)
+    fixed = bench(replace(program, dims={}, others=()))
+    found["all sizes fixed"] = _outcome(fixed, seen)
+    return found
+
+
+def _outcome(said: Seen, seen: Seen) -> str:
+    if said.signature is None:
+        return "right" if said.said == "right" else said.said
+    same = "fails in the same way" if said.signature == seen.signature else "fails otherwise"
+    return f"{same}: {' '.join(said.said.split())[:160]}"
+
+
+class _Keeper:
+    """Keeps the best so far on the disk, so that a kill loses nothing."""
+
+    def __init__(self, folder: Path, whole: Program, exporter: str, seen: Seen) -> None:
+        self._folder, self._whole, self._exporter, self._seen = folder, whole, exporter, seen
+        self._mark = [exporter, str(seen.signature), [[c.var, c.name] for c in whole.calls]]
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise complain("FW009", f"{folder}: {error.strerror}") from error
+
+    def resume(self) -> Program:
+        """Where an earlier run of the same model was, if there was one."""
+        try:
+            state = json.loads((self._folder / STATE).read_text())
+            if state["mark"] != self._mark:
+                return self._whole
+            kept = set(state["calls"])
+            program = self._whole.only([call for call in self._whole.calls if call.var in kept])
+            outputs = tuple(Ref(var, tuple(path)) for var, path in state["outputs"])
+            return replace(program, outputs=outputs)
+        except (OSError, ValueError, KeyError, TypeError):
+            return self._whole
+
+    def keep(self, program: Program) -> None:
+        state = {
+            "mark": self._mark,
+            "calls": [call.var for call in program.calls],
+            "outputs": [[ref.var, list(ref.path)] for ref in program.outputs],
+        }
+        self._put(STATE, json.dumps(state))
+        self._put("repro.py", write_script(program, self._exporter, title_of(self._seen, program, self._exporter)))
+
+    def finish(self, reduced: Reduced) -> None:
+        self._put("repro.py", reduced.script)
+        self._put("report.md", write_report(reduced))
+        (self._folder / STATE).unlink(missing_ok=True)
+
+    def _put(self, name: str, text: str) -> None:
+        """Whole or not at all."""
+        fresh = self._folder / f".{name}.new"
+        fresh.write_text(text)
+        fresh.replace(self._folder / name)
+

@@ -1,0 +1,125 @@
+"""Smaller and smaller programs that still fail in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from fairway.reduce.program import Program
+
+Fails = Callable[[Program], bool]
+
+
+def shrink(program: Program, fails: Fails, enough: Callable[[], bool]) -> Program:
+    """Submodules, then stretches of calls, then single calls; then outputs, weights and inputs."""
+    for step in (submodule, stretch, singly, outputs, singly, drawn_weights, drawn_inputs):
+        if enough():
+            break
+        program = step(program, fails, enough)
+    return program
+
+
+def submodule(program: Program, fails: Fails, enough: Callable[[], bool]) -> Program:
+    """The deepest module whose calls alone fail. Of equal ones the first: a stack of layers is tried once."""
+    inside = ""
+    while not enough():
+        depth = len(inside.split(".")) if inside else 0
+        below = {_head(c.module, depth + 1): None for c in program.calls if c.module and _within(c.module, inside)}
+        for path in below:
+            if path == inside or not path:
+                continue
+            part = program.only([c for c in program.calls if _within(c.module, path)])
+            if part.calls and len(part.calls) < len(program.calls) and fails(part):
+                program, inside = part, path
+                break
+        else:
+            return program
+    return program
+
+
+def _head(module: str, parts: int) -> str:
+    return ".".join(module.split(".")[:parts])
+
+
+def _within(module: str, path: str) -> bool:
+    return not path or module == path or module.startswith(path + ".")
+
+
+def stretch(program: Program, fails: Fails, enough: Callable[[], bool]) -> Program:
+    """Leaves out large pieces first: halves, quarters, and so on, from either end and within."""
+    size = max(1, len(program.calls) // 2)
+    while size >= 2 and not enough():
+        start, smaller = 0, False
+        while start < len(program.calls) and not enough():
+            left = [*program.calls[:start], *program.calls[start + size :]]
+            part = program.only(left) if left else None
+            if part is not None and fails(part):
+                program, smaller = part, True
+            else:
+                start += size
+        size = size // 2 if not smaller else min(size, max(1, len(program.calls) // 2))
+    return program
+
+
+def singly(program: Program, fails: Fails, enough: Callable[[], bool]) -> Program:
+    """Call by call, from the last, until none can go."""
+    again = True
+    while again and not enough():
+        again = False
+        for call in reversed(program.calls):
+            if enough() or len(program.calls) == 1:
+                break
+            part = program.only([c for c in program.calls if c is not call and c.var != call.var])
+            if part.calls and fails(part):
+                program, again = part, True
+    return program
+
+
+def outputs(program: Program, fails: Fails, enough: Callable[[], bool]) -> Program:
+    """One output, if one is enough."""
+    for ref in program.outputs:
+        part = replace(program, outputs=(ref,))
+        if len(program.outputs) > 1 and not enough() and fails(part):
+            return part
+    return program
+
+
+def drawn_weights(program: Program, fails: Fails, enough: Callable[[], bool]) -> Program:
+    """Weights become fresh random numbers, which a script can draw; those that matter stay as they are."""
+    used = {ref for call in program.calls for ref in call.reads()}
+    program = replace(program, weights={ref: t for ref, t in program.weights.items() if ref in used})
+    for ref, tensor in program.weights.items():
+        part = replace(program, weights={**program.weights, ref: draw(tensor)})
+        if not enough() and fails(part):
+            program = part
+    return program
+
+
+def drawn_inputs(program: Program, fails: Fails, enough: Callable[[], bool]) -> Program:
+    """Inputs drawn anew, as a script would draw them."""
+    for ref in program.inputs:
+        others = tuple({**table, ref: draw(table[ref])} for table in program.others)
+        part = replace(program, seen={**program.seen, ref: draw(program.seen[ref])}, others=others)
+        if not enough() and fails(part):
+            program = part
+    return program
+
+
+def draw(tensor: torch.Tensor) -> torch.Tensor:
+    """What a script draws in place of a tensor; see `script.drawn`."""
+    seed = torch.Generator().manual_seed(0)
+    if tensor.dtype == torch.bool:
+        return torch.rand(tensor.shape, generator=seed) > 0.5
+    if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+        return torch.randn(tensor.shape, generator=seed).to(tensor.dtype)
+    low, high = span(tensor)
+    return torch.randint(low, high, tensor.shape, generator=seed, dtype=tensor.dtype)
+
+
+def span(tensor: torch.Tensor) -> tuple[int, int]:
+    """The whole numbers that the tensor has, as bounds to draw between."""
+    if tensor.numel() == 0:
+        return 0, 1
+    return int(tensor.min()), int(tensor.max()) + 1

@@ -1,0 +1,211 @@
+"""One program through the stock exporter, as its users call it, and what came of it."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import torch
+
+from fairway.evidence.judge import tidy
+from fairway.findings.signatures import recognise
+from fairway.ladder.attempt import Limits, Outcome, Workers
+from fairway.reduce.program import Program, Replay
+from fairway.runtimes.eager import to_array
+
+WRONG = 1e-3
+"""Of the largest value: how far off counts as another answer. What is reported upstream should need no yardstick."""
+
+EXPORTERS = ("dynamo", "trace")
+
+
+@dataclass(frozen=True)
+class Signature:
+    """By what a failure is known again."""
+
+    stage: str
+    """export, load, run, compare; or time, crash."""
+    code: str
+    """The finding that it is."""
+    detail: str
+    """The exception and its words without numbers and names, the operator, or what differs."""
+
+    def __str__(self) -> str:
+        return f"{self.code} at {self.stage}: {self.detail}"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """How a trial ended. No signature: it is right at the sizes tried."""
+
+    signature: Signature | None
+    said: str = ""
+    other: int | None = None
+    """At which of the other inputs; None for the example, and where the failure comes before any input."""
+
+
+def dynamic(program: Program, values: Sequence[torch.Tensor]) -> list[dict[int, str]]:
+    """By input, the axes that vary: those of a size which stands for a dim."""
+    return [{axis: program.dims[n] for axis, n in enumerate(v.shape) if n in program.dims} for v in values]
+
+
+def values_at(program: Program, other: int | None = None) -> list[torch.Tensor]:
+    """The inputs at the example, or at one of the other inputs."""
+    table = program.seen if other is None else program.others[other]
+    return [table[ref] for ref in program.inputs]
+
+
+def export(program: Program, exporter: str, path: Path) -> torch.nn.Module:
+    """Plainly, as in the script that comes out."""
+    model, values = Replay(program).eval(), values_at(program)
+    names = [f"x{i}" for i in range(len(values))]
+    axes = dynamic(program, values)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if exporter == "dynamo":
+            shapes = (tuple(dict.fromkeys(one, torch.export.Dim.DYNAMIC) for one in axes),)
+            torch.onnx.export(
+                model, tuple(values), path, dynamo=True, dynamic_shapes=shapes, input_names=names,
+                external_data=False, verbose=False,
+            )  # fmt: skip
+        else:
+            torch.onnx.export(
+                model, tuple(values), path, dynamo=False, input_names=names,
+                dynamic_axes=dict(zip(names, axes, strict=True)),
+            )  # fmt: skip
+    return model
+
+
+def attempt(program: Program, exporter: str) -> Seen:
+    """Export, load, run and compare at the example and at the other inputs. Run inside a worker."""
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        path = Path(folder) / "model.onnx"
+        model = Replay(program).eval()
+        wanted = _answers(model, [values_at(program, i) for i in (None, *range(len(program.others)))])
+        if wanted[0] is None:
+            return Seen(None, "PyTorch itself refuses this")
+        try:
+            export(program, exporter, path)
+        except Exception as error:
+            return failed_export(error)
+        try:
+            options = onnxruntime.SessionOptions()
+            options.log_severity_level = 4
+            session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            return Seen(Signature("load", "FW407", plain(tidy(str(error)))), tidy(str(error)))
+        for other, answer in zip((None, *range(len(program.others))), wanted, strict=True):
+            seen = None if answer is None else _compare(session, *answer)
+            if seen is not None:
+                return replace(seen, other=other)
+    return Seen(None, "right")
+
+
+def _answers(model: torch.nn.Module, points: Sequence[Sequence[torch.Tensor]]) -> list[Any]:
+    found: list[Any] = []
+    for values in points:
+        try:
+            found.append((values, [to_array(t) for t in model(*(v.clone() for v in values))]))
+        except Exception:
+            found.append(None)
+    return found
+
+
+def _compare(session: Any, values: Sequence[torch.Tensor], wanted: Sequence[Any]) -> Seen | None:
+    taken = {i.name for i in session.get_inputs()}
+    feeds = {f"x{i}": np.ascontiguousarray(to_array(v)) for i, v in enumerate(values) if f"x{i}" in taken}
+    try:
+        got = session.run(None, feeds)
+    except Exception as error:
+        said = tidy(str(error))
+        node = re.search(r"running (\w+) node", said)
+        return Seen(Signature("run", "FW408", node[1] if node else plain(said)), said)
+    if len(got) != len(wanted):
+        said = f"{len(wanted)} outputs in PyTorch, {len(got)} in the file"
+        return Seen(Signature("compare", "FW404", "outputs"), said)
+    for i, (ours, theirs) in enumerate(zip(wanted, got, strict=True)):
+        if ours.shape != theirs.shape:
+            said = f"output {i} is {list(ours.shape)} in PyTorch, {list(theirs.shape)} in the file"
+            return Seen(Signature("compare", "FW403", "shape"), said)
+        if ours.size == 0:
+            continue
+        a, b = ours.astype(np.float64), theirs.astype(np.float64)
+        odd = not np.array_equal(np.isnan(a), np.isnan(b)) or not np.array_equal(np.isinf(a), np.isinf(b))
+        fine = np.isfinite(a) & np.isfinite(b)
+        off = float(np.abs(a - b)[fine].max(initial=0.0))
+        if odd or off > WRONG * max(1.0, float(np.abs(a[fine]).max(initial=0.0))):
+            what = "NaN or infinity in other places" if odd else f"off by {off:.3g}"
+            return Seen(Signature("compare", "FW405" if odd else "FW401", "numbers"), f"output {i}: {what}")
+    return None
+
+
+def failed_export(error: BaseException) -> Seen:
+    """Known again by the finding it is, the innermost exception, and its words."""
+    chain = [error]
+    while (inner := chain[-1].__cause__ or chain[-1].__context__) is not None and inner not in chain:
+        chain.append(inner)
+    text = "\n".join(f"{type(one).__name__}: {one}" for one in chain)
+    code, operator = recognise(type(error).__name__, text) or ("FW301", None)
+    last = chain[-1]
+    words = operator or ("" if code in ("FW302", "FW303") else plain(str(last).split("\n")[0]))
+    return Seen(Signature("export", code, f"{type(last).__name__} {words}".strip()), f"{type(last).__name__}: {last}")
+
+
+def plain(text: str) -> str:
+    """Words without what differs from one run or size to the next."""
+    text = re.sub(r"0x[0-9a-f]+|\d+", "#", text)
+    text = re.sub(r"'[^']{0,200}'|\"[^\"]{0,200}\"|\b[su]#\b", "…", text)
+    return re.sub(r"\s+", " ", text)[:160].strip()
+
+
+def settle(outcome: Outcome) -> Seen:
+    """A trial's end as a signature, also where its process ended otherwise."""
+    if outcome.status == "done":
+        seen: Seen = outcome.value
+        return seen
+    if outcome.status == "timeout":
+        return Seen(Signature("time", "FW501", "does not end"), f"no end after {outcome.seconds:.0f} s")
+    if outcome.status == "died":
+        return Seen(Signature("crash", "FW503", f"signal {outcome.signal}"), f"killed by signal {outcome.signal}")
+    said = outcome.failure.message if outcome.failure else outcome.status
+    return Seen(None, f"the trial itself failed: {said}")
+
+
+def failed_script(status: int, said: str, seen: Seen) -> bool:
+    """Whether a script's end, by what it said on standard error, is the failure that was seen."""
+    signature = seen.signature
+    if signature is None or status == 0:
+        return False
+    match signature.stage:
+        case "export":
+            return signature.detail.split()[0] in said and (recognise("", said) or ("FW301",))[0] in (
+                signature.code, "FW301",
+            )  # fmt: skip
+        case "load" | "run":
+            return "onnxruntime" in said and "ONNXRuntimeError" in said
+        case "compare":
+            return "AssertionError" in said
+        case "crash":
+            return signature.detail == f"signal {-status}"
+    return False
+
+
+class Bench:
+    """Tries programs, each in a process of its own."""
+
+    def __init__(self, exporter: str, seconds: float) -> None:
+        self.exporter = exporter
+        self._limits = Limits(seconds)
+        self.tried = 0
+
+    def __call__(self, program: Program) -> Seen:
+        self.tried += 1
+        with Workers(self._limits) as workers:
+            return settle(workers.run(lambda tell: attempt(program, self.exporter)))

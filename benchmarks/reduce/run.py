@@ -1,8 +1,8 @@
 """How small failing models get: `python benchmarks/reduce/run.py [--only NAME…]`.
 
 Cases of the corpus that torch's dynamo exporter with `Dim.DYNAMIC` gets wrong, drawn at random: sixteen idioms and ten
-architectures. Each goes through `reduce` with five minutes, in a process of its own. Rows go to rows.jsonl at once, and what is
-there is not run again; the sums go to results.md.
+architectures. Each goes through `reduce` with five minutes, in a process of its own. Rows go to rows.jsonl at once, and
+what is there is not run again; the sums go to results.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ BUDGET, LIMIT = 240.0, 60.0
 def drawn() -> list[str]:
     lines = (HERE.parent / "corpus" / "rows.jsonl").read_text().splitlines()
     rows = [row for row in map(json.loads, lines) if row["column"] == "dynamo, DYNAMIC"]
-    failing = sorted({row["case"] for row in rows if row["outcome"] not in ("right", "timeout") and not row["impossible"]})
+    wrong = [row for row in rows if row["outcome"] not in ("right", "timeout") and not row["impossible"]]
+    failing = sorted({row["case"] for row in wrong})
     idioms = [name for name in failing if not name.startswith("arch/")]
     architectures = [name for name in failing if name.startswith("arch/")]
     rng = random.Random(5)
@@ -78,9 +79,10 @@ def table(rows: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for row in rows:
-        failure = (row["failure"] or row.get("note", "")).replace("|", "/")[:110]
+        said = (row["failure"] or row.get("note", "")).replace("|", "/")[:110]
         sizes = " | ".join(str(row.get(key, "–")) for key in ("calls", "left", "lines", "operators"))
-        lines.append(f"| {row['case']} | {failure} | {sizes} | {'yes' if row['same'] else 'no'} | {row['seconds']:.0f} |")
+        same = "yes" if row["same"] else "no"
+        lines.append(f"| {row['case']} | {said} | {sizes} | {same} | {row['seconds']:.0f} |")
     return "\n".join(lines) + "\n"
 
 

@@ -28,7 +28,7 @@ def reduce(
         str | None,
         typer.Option("--check", metavar="CMD", help="Run with each candidate script; exit code 0 keeps it."),
     ] = None,
-    budget: Annotated[str, typer.Option("--budget", metavar="TIME", help="Hand over the best after it: 90s, 5m.")] = "5m",
+    budget: Annotated[str, typer.Option("--budget", metavar="TIME", help="Then hand over the best: 90s, 5m.")] = "5m",
     inputs: options.InputOption = None,
     dims: options.DimOption = None,
     checkpoint: options.CheckpointOption = None,

@@ -1,6 +1,6 @@
 """A model as the list of the calls that it makes: what is left when its classes are taken away, and what is cut down.
 
-Tensors, sizes and numbers read from tensors are variables, so that a size stays a size and a loop over it stays a loop bound;
+Tensors, sizes and numbers read from tensors are variables, so that a size stays a size and bounds the loops it bounded;
 all else that a call was given is written down as it was.
 """
 
@@ -88,7 +88,7 @@ class Program:
             ref for call in calls for ref in self._tensors(call.var)
         )[-1:]
         inputs = tuple(ref for ref in free if ref not in fixed)
-        return replace(self, inputs=inputs, calls=calls, outputs=outputs)
+        return replace(self, inputs=inputs, calls=calls, outputs=outputs or inputs[:1])
 
     def same_calls(self, other: Program) -> bool:
         """Whether the model went the same way at another input, so that variables mean the same."""

@@ -16,11 +16,14 @@ from fairway.runtimes.eager import uncompiled
 from fairway.subject.outputs import output_leaves
 from fairway.subject.subject import Subject
 
-PLAIN = ("torch.Tensor.dtype", "torch.Tensor.device", "torch.Tensor.is_", "torch.Tensor.dim", "torch.Tensor.ndim",
-         "torch.Tensor.grad", "torch.Tensor.requires_grad", "torch.Tensor.layout", "torch.Tensor.names",
-         "torch.Tensor.data_ptr", "torch.Tensor._version", "torch.Tensor._base", "torch.Tensor.element_size", "torch.Tensor.stride",
-         "torch.Tensor.storage", "torch.Tensor.untyped_storage", "torch.Tensor.__hash__", "torch.Tensor.__repr__",
-         "torch.is_", "torch.get_default", "torch.finfo", "torch.iinfo", "torch.Tensor.itemsize")  # fmt: skip
+PLAIN = (
+    "torch.Tensor.__hash__", "torch.Tensor.__repr__", "torch.Tensor._base", "torch.Tensor._version",
+    "torch.Tensor.data_ptr", "torch.Tensor.device", "torch.Tensor.dim", "torch.Tensor.dtype",
+    "torch.Tensor.element_size", "torch.Tensor.grad", "torch.Tensor.is_", "torch.Tensor.itemsize",
+    "torch.Tensor.layout", "torch.Tensor.names", "torch.Tensor.ndim", "torch.Tensor.requires_grad",
+    "torch.Tensor.storage", "torch.Tensor.stride", "torch.Tensor.untyped_storage", "torch.finfo", "torch.get_default",
+    "torch.iinfo", "torch.is_",
+)  # fmt: skip
 """Questions about a tensor whose answers are the same at every size: they are no part of a program."""
 
 

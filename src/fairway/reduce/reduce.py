@@ -9,14 +9,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fairway.errors import complain
-from fairway.evidence.gather import other_example
+from fairway.evidence.gather import subject_lattice
+from fairway.evidence.judge import sample_inputs
 from fairway.reduce.program import Program, Ref
 from fairway.reduce.record import record
 from fairway.reduce.report import Reduced, write_report
@@ -28,6 +29,9 @@ from fairway.subject.subject import Subject
 Progress = Callable[[Any], None]
 
 STATE = "state.json"
+
+OTHERS = 16
+"""Other inputs at which a file is run: sizes from the bounds inwards, and values at the edges of what is legal."""
 
 
 def reduce_subject(
@@ -77,13 +81,14 @@ def _recorded(subject: Subject) -> Program:
     """The model at its example, and how its variables are at other sizes and with other values."""
     subject.model.eval()
     program = record(subject, subject.make(subject.example, 1, "normal"))
-    points = [(other_example(subject), 2, "normal"), *((subject.example, 6, f) for f in subject.flavours[1:])]
-    others = []
-    for point, seed, flavour in points:
+    others: list[Mapping[Ref, Any]] = []
+    for sample in subject_lattice(subject, "standard")[1:]:
         with suppress(Exception):  # a point that PyTorch refuses shows nothing of the exporter
-            other = record(subject, subject.make(point, seed, flavour))
+            other = record(subject, sample_inputs(subject, sample, []))
             if program.same_calls(other):
                 others.append(other.seen)
+        if len(others) == OTHERS:
+            break
     return replace(program, others=tuple(others))
 
 

@@ -64,6 +64,8 @@ def forward(program: Program) -> list[str]:
     lines = []
     for call in program.calls:
         said = statement(call, names)
+        if call.name == "torch.Tensor.__bool__" and call.var not in used:
+            said = f"if {show(call.args[0], names)}: pass"  # what Python asked for it: to decide something
         plain = said.startswith(("if ", "for ")) or call.name.endswith("__setitem__")
         lines.append(f"v{call.var} = {said}" if call.var in used and not plain else said)
     ends = "".join(f"{show(ref, names)}, " for ref in program.outputs).strip()

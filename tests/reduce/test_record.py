@@ -1,0 +1,120 @@
+"""A model written down as calls does what the model does, and sizes stay sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fairway.reduce.program import Program, Replay
+from fairway.reduce.record import record
+from fairway.reduce.script import forward
+from fairway.runtimes.eager import run_eager
+from fairway.subject.subject import Subject, build_subject
+
+
+class Layers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.TransformerEncoderLayer(8, 2, 16, batch_first=True) for _ in range(2)])
+        self.table = nn.Parameter(torch.randn(40, 8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.table[: x.shape[1]]
+        for layer in self.layers:
+            x = layer(x)
+        return x.reshape(x.shape[0], -1).square().cumsum(-1)
+
+
+class Looped(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        total = torch.zeros_like(x[:, 0])
+        for step in range(x.shape[1]):
+            total = total * 0.5 + x[:, step]
+        return total
+
+
+class Branched(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            x = -x
+        if x.shape[1] > 4:
+            x = x[:, :4]
+        return x / x.abs().max().item()
+
+
+class InPlace(nn.Module):
+    def forward(self, x: Tensor) -> dict[str, Any]:
+        y = x.clone()
+        y[:, 0] = 1.0
+        y.mul_(2)
+        values, places = y.sort(dim=1)
+        return {"values": values, "places": places.float()}
+
+
+def subject_of(model: nn.Module) -> Subject:
+    torch.manual_seed(0)
+    return build_subject(model.eval(), ["x: float32[batch, time, 8]"], bounds={"batch": (1, 5), "time": (2, 9)})
+
+
+def written(model: nn.Module) -> tuple[Subject, Program, list[Tensor]]:
+    subject = subject_of(model)
+    tensors = subject.make(subject.example, 1, "normal")
+    return subject, record(subject, tensors), tensors
+
+
+@pytest.mark.parametrize("kind", [Layers, Looped, Branched, InPlace])
+def test_the_calls_give_what_the_model_gives(kind: type[nn.Module]) -> None:
+    subject, program, tensors = written(kind())
+    with torch.no_grad():
+        got = Replay(program)(*(tensor.clone() for tensor in tensors))
+    for ours, theirs in zip(run_eager(subject, tensors), got, strict=True):
+        torch.testing.assert_close(theirs, ours, rtol=1e-6, atol=1e-6)  # fused layers round otherwise
+
+
+def test_what_hangs_on_a_size_is_computed_anew_at_another() -> None:
+    subject, program, _ = written(Layers())
+    other = subject.make({"batch": 4, "time": 7}, 3, "normal")
+    with torch.no_grad():
+        (got,) = Replay(program)(*other)
+    torch.testing.assert_close(got, run_eager(subject, other)[0], rtol=1e-6, atol=1e-6)
+
+
+def test_loops_branches_and_numbers_read_from_tensors_are_written_down() -> None:
+    _, loop, _ = written(Looped())
+    assert any(line.startswith("for _ in range(v") for line in forward(loop))
+    _, branch, _ = written(Branched())
+    said = "\n".join(forward(branch))
+    assert "bool(" in said
+    assert "> 4: pass" in said
+    assert ".item()" in said
+    assert f"/ v{branch.calls[-1].args[1].var}" in said or ".div(v" in said, "the number is a variable, not a constant"
+
+
+def test_range_and_torch_are_as_before_afterwards() -> None:
+    before = range
+    written(Looped())
+    assert range is before
+    assert type(torch.zeros(2, 3).shape[0]) is int
+
+
+def test_a_part_takes_what_it_lacks_as_inputs_and_leaves_out_the_rest() -> None:
+    _, program, _ = written(Layers())
+    linear = [call for call in program.calls if call.name == "torch.nn.functional.linear"][:1]
+    part = program.only(linear)
+    assert len(part.calls) == 1
+    assert len(part.inputs) == 1
+    assert isinstance(part.seen[part.inputs[0]], Tensor)
+    with torch.no_grad():
+        (got,) = Replay(part)(part.seen[part.inputs[0]])
+    torch.testing.assert_close(got, part.seen[part.outputs[0]], rtol=0, atol=0)
+
+
+def test_the_same_way_is_told_from_another() -> None:
+    subject, program, _ = written(Looped())
+    longer = record(subject, subject.make({"batch": 2, "time": 9}, 1, "normal"))
+    again = record(subject, subject.make(subject.example, 5, "normal"))
+    assert program.same_calls(again)
+    assert not program.same_calls(longer)

@@ -50,6 +50,23 @@ def test_no_more_is_held_than_a_slice_and_what_comes_later_needs(monkeypatch: py
     assert max(held) == 1
 
 
+def test_fewer_nodes_run_at_once_where_values_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    plain = module._run
+
+    def counting(proto: Any, part: Any, live: Any, weights: Any) -> Any:
+        sizes.append(len(part))
+        return plain(proto, part, live, weights)
+
+    monkeypatch.setattr(module, "_run", counting)
+    list(replay(chain(200), ".", {"x": X}))
+    assert max(sizes) == module.SLICE
+    sizes.clear()
+    monkeypatch.setattr(module, "HELD", 3 * X.nbytes)
+    list(replay(chain(200), ".", {"x": X}))
+    assert max(sizes[1:]) == 3
+
+
 def test_large_weights_are_handed_in_and_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     weight = np.random.default_rng(1).standard_normal((4, 4)).astype(np.float32)
     net = model([helper.make_node("MatMul", ["x", "w"], ["y"])], ["y"], {"w": weight})

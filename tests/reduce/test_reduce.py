@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fairway.errors import UserError
 from fairway.exporting import warm_up
 from fairway.reduce import reduce as module
 from fairway.reduce import trial
+from fairway.reduce.record import record
 from fairway.reduce.reduce import reduce_subject
 from fairway.reduce.report import Reduced
 from fairway.subject.subject import Subject, build_subject
@@ -111,9 +114,15 @@ def test_a_model_that_exports_has_nothing_to_reduce(tmp_path: Path) -> None:
     assert not (tmp_path / "r").exists()
 
 
+def names_of(case: Any) -> list[str]:
+    """What a model calls; the model itself calls everything."""
+    program = getattr(case.model, "_program", None)
+    return ["torch.tanh", "torch.nn.functional.linear"] if program is None else [c.name for c in program.calls]
+
+
 def _only_tanh_hurts(how: Any) -> Any:
-    def export(program: Any, exporter: str, path: Path) -> Any:
-        if any(call.name == "torch.tanh" for call in program.calls):
+    def export(case: Any, exporter: str, path: Path) -> Any:
+        if "torch.tanh" in names_of(case):
             how()
         raise RuntimeError("some other failure")
 
@@ -141,8 +150,8 @@ def test_an_exporter_that_hangs_is_cut_down_too(monkeypatch: pytest.MonkeyPatch,
 def test_another_failure_is_not_taken_for_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A part that fails otherwise, as smaller parts often do, is no step forward."""
 
-    def export(program: Any, exporter: str, path: Path) -> Any:
-        names = [call.name for call in program.calls]
+    def export(case: Any, exporter: str, path: Path) -> Any:
+        names = names_of(case)
         if "torch.tanh" in names and "torch.nn.functional.linear" in names:
             raise TypeError("two of them together")
         raise RuntimeError("alone, something else")
@@ -176,3 +185,28 @@ def test_any_command_can_be_the_judge(tmp_path: Path) -> None:
     got = reduced(Block, tmp_path / "r", "trace", check=f"{sys.executable} {judge}")
     assert got is not None
     assert [call.name for call in got.program.calls] == ["torch.tanh"]
+
+
+def test_memory_that_nobody_wrote_to_is_no_wrong_answer() -> None:
+    class Written(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            y = torch.empty_like(x)
+            y.fill_(2.0)
+            return x + y
+
+    subject = build_subject(Written(), ["x: float32[batch, 8]"], bounds={"batch": (1, 4)})
+    whole = record(subject, subject.make(subject.example, 1, "normal"))
+    assert trial.attempt(trial.Case.of(whole), "trace").said == "right"
+    unwritten = whole.only([call for call in whole.calls if call.name == "torch.empty_like"])
+    assert trial.attempt(trial.Case.of(unwritten), "trace").said == "PyTorch itself refuses this"
+
+
+def test_calls_that_are_not_the_model_are_refused() -> None:
+    subject = subject_of(Block)
+    tensors = subject.make(subject.example, 1, "normal")
+    whole = record(subject, tensors)
+    module._check_faithful(subject, whole, tensors)
+    last = whole.calls[-1]
+    other = replace(whole, calls=(*whole.calls[:-1], replace(last, name="torch.Tensor.log_softmax")))
+    with pytest.raises(UserError, match="FW505"):
+        module._check_faithful(subject, other, tensors)

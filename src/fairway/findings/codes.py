@@ -312,6 +312,10 @@ _ROWS = (
          "It was killed by a signal, as in a segmentation fault.", ("See the record for the signal.",)),
     Code("FW504", "evidence-incomplete", "The evidence is incomplete", "limit",
          "Some of what the level asks for could not be tested.", ("See what is missing.",), "warning"),
+    Code("FW505", "calls-not-seen", "The calls that were written down are not the model", "limit",
+         "Something computes past torch's functions: a custom extension, numpy, a function torch hides from overrides; "
+         "or the exporter goes another way through the model. A part of these calls would be a part of another model.",
+         ("Reduce a submodule by a recipe of its own.", "Or give a command as the judge: --check CMD."),),
     # FW6xx: this machine, and others.
     Code("FW601", "exporter-broken", "An exporter fails for models that are known to export", "machine",
          "The models are one line each and export on every healthy machine, so it is the build of a package here.",

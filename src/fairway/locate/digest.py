@@ -95,15 +95,16 @@ def digest(array: Array) -> Digest | None:
 
 
 def _signs(size: int, start: int, count: int) -> Real:
-    """Random signs for a stretch of an array of that size, the same for every such array."""
-    return _kept_signs(size) if size <= CHUNK else _drawn(size, start, count)
+    """Random signs for a stretch of an array of that size, the same for every such array.
+
+    Drawn once for a chunk, and turned from chunk to chunk.
+    """
+    turned = np.random.default_rng((size, start)).integers(0, 2, PROJECTIONS) * 2.0 - 1.0
+    signs: Real = _kept_signs(min(size, CHUNK))[:, :count] * turned[:, None]
+    return signs
 
 
 @lru_cache(maxsize=64)
-def _kept_signs(size: int) -> Real:
-    return _drawn(size, 0, size)
-
-
-def _drawn(size: int, start: int, count: int) -> Real:
-    signs = np.random.default_rng((size, start)).integers(0, 2, (PROJECTIONS, count), dtype=np.int8)
+def _kept_signs(count: int) -> Real:
+    signs = np.random.default_rng(count).integers(0, 2, (PROJECTIONS, count), dtype=np.int8)
     return signs.astype(np.float64) * 2 - 1

@@ -16,6 +16,9 @@ from fairway.evidence.yardstick import Array
 SLICE = 24
 """Nodes that are run at once, with all their values kept."""
 
+FIRST, HELD = 4, 48 << 20
+"""Nodes to begin with, and bytes that the values of a slice may take: fewer nodes at once where values are large."""
+
 EMBED = 1 << 16
 """Weights up to so many bytes stand in the slice; operators may want them there. Larger ones are handed in."""
 
@@ -52,9 +55,9 @@ def replay(proto: Any, folder: str, feeds: Mapping[str, Array]) -> Iterator[Step
     needs = [reads(node) for node in nodes]
     last = {name: i for i, names in enumerate(needs) for name in names}
     live: dict[str, Any] = dict(feeds)
-    start = 0
+    start, fitting = 0, FIRST
     while start < len(nodes):
-        size = SLICE
+        size = fitting
         while True:
             part = nodes[start : start + size]
             try:
@@ -65,11 +68,13 @@ def replay(proto: Any, folder: str, feeds: Mapping[str, Array]) -> Iterator[Step
                     yield Step(part[0], refused=str(error))
                     return
                 size = 1 if size <= 4 else size // 4
+        taken = sum(value.nbytes for value in got.values() if isinstance(value, np.ndarray))
+        fitting = max(1, min(SLICE, 2 * len(part), len(part) * HELD // max(taken, 1)))
         for node in part:
             yield Step(node, {name: got[name] for name in node.output if name})
-        live.update(got)
         start += len(part)
-        live = {name: value for name, value in live.items() if last.get(name, -1) >= start}
+        live = {name: value for name, value in {**live, **got}.items() if last.get(name, -1) >= start}
+        del got
 
 
 def reads(node: Any) -> list[str]:

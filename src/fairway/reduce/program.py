@@ -90,6 +90,11 @@ class Program:
         inputs = tuple(ref for ref in free if ref not in fixed)
         return replace(self, inputs=inputs, calls=calls, outputs=outputs or inputs[:1])
 
+    def undecided(self) -> Program:
+        """Without what Python asked for to decide something, which an exporter may not be asked."""
+        asked = ("torch.Tensor.__bool__", STEPS)
+        return self.only([c for c in self.calls if c.name not in asked and not c.name.startswith(BRANCH)])
+
     def same_calls(self, other: Program) -> bool:
         """Whether the model went the same way at another input, so that variables mean the same."""
         return [(c.var, c.name) for c in self.calls] == [(c.var, c.name) for c in other.calls]

@@ -86,6 +86,17 @@ def _bare(item: Any) -> Any:
     return item
 
 
+def called(func: Any) -> str:
+    """Under which name a script can call a function of torch's; empty where there is none."""
+    if isinstance(func, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        return f"torch.ops.{str(func).replace('::', '.')}"
+    short = getattr(func, "__name__", "")
+    for holder, place in ((torch, "torch"), (torch.nn.functional, "torch.nn.functional")):
+        if short and getattr(holder, short, None) is func:
+            return f"{place}.{short}"
+    return str(resolve_name(func) or "")
+
+
 class Recorder(TorchFunctionMode):
     """Notes every call of torch's functions, and what was done with sizes between them."""
 
@@ -103,7 +114,7 @@ class Recorder(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        name = resolve_name(func) or ""
+        name = called(func)
         plain = tree_map(_bare, (args, kwargs))
         with self.quiet():
             result = func(*plain[0], **plain[1])

@@ -15,15 +15,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from fairway.errors import complain
 from fairway.evidence.gather import subject_lattice
 from fairway.evidence.judge import sample_inputs
-from fairway.reduce.program import Program, Ref
+from fairway.reduce.program import Program, Ref, Replay
 from fairway.reduce.record import record
 from fairway.reduce.report import Reduced, write_report
 from fairway.reduce.script import title_of, write_script
 from fairway.reduce.shrink import shrink
-from fairway.reduce.trial import EXPORTERS, Bench, Seen, failed_script
+from fairway.reduce.trial import EXPORTERS, Bench, Case, Seen, Signature, dynamic, failed_script
+from fairway.runtimes.eager import run_eager
+from fairway.subject.outputs import output_leaves
 from fairway.subject.subject import Subject
 
 Progress = Callable[[Any], None]
@@ -45,11 +49,11 @@ def reduce_subject(
     """
     started = time.monotonic()
     progress(("stage", "writing down the model's calls"))
-    whole = _recorded(subject)
-    found = _failing(whole, [exporter] if exporter else list(EXPORTERS), check, limit, progress)
+    whole, samples = _recorded(subject)
+    found = _failing(subject, whole, samples, [exporter] if exporter else list(EXPORTERS), check, limit, progress)
     if found is None:
         return None
-    bench, seen = found
+    bench, seen, whole = found
     whole = replace(whole, others=() if seen.other is None else (whole.others[seen.other],))
     seen = replace(seen, other=None if seen.other is None else 0)
     keeper = _Keeper(folder, whole, bench.exporter, seen)
@@ -77,33 +81,69 @@ def reduce_subject(
     return reduced
 
 
-def _recorded(subject: Subject) -> Program:
-    """The model at its example, and how its variables are at other sizes and with other values."""
+def _recorded(subject: Subject) -> tuple[Program, list[list[torch.Tensor]]]:
+    """The model at its example, and how its variables are at other sizes and with other values; the inputs of both."""
     subject.model.eval()
-    program = record(subject, subject.make(subject.example, 1, "normal"))
+    tensors = subject.make(subject.example, 1, "normal")
+    program = record(subject, tensors)
+    _check_faithful(subject, program, tensors)
     others: list[Mapping[Ref, Any]] = []
+    samples = [tensors]
     for sample in subject_lattice(subject, "standard")[1:]:
         with suppress(Exception):  # a point that PyTorch refuses shows nothing of the exporter
-            other = record(subject, sample_inputs(subject, sample, []))
+            given = sample_inputs(subject, sample, [])
+            other = record(subject, given)
             if program.same_calls(other):
                 others.append(other.seen)
+                samples.append(given)
         if len(others) == OTHERS:
             break
-    return replace(program, others=tuple(others))
+    return replace(program, others=tuple(others)), samples
+
+
+class Plain(torch.nn.Module):
+    """The model itself, with plain tensors in and out."""
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self.model = subject.model
+        self._call = subject.call
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        args, kwargs = self._call(tensors)
+        return tuple(leaf.value for leaf in output_leaves(self.model(*args, **kwargs)))
+
+
+def _check_faithful(subject: Subject, program: Program, tensors: list[torch.Tensor]) -> None:
+    """The calls must give what the model gives; else what is cut down is another model."""
+    with torch.no_grad():
+        got = Replay(program)(*(tensor.clone() for tensor in tensors))
+    wanted = run_eager(subject, tensors)
+    close = (torch.allclose(a, b, rtol=1e-3, atol=1e-3, equal_nan=True) for a, b in zip(wanted, got, strict=False))
+    if len(got) > len(wanted) or not all(close):
+        raise complain("FW505", f"{len(program.calls)} calls of {subject.name} were written down")
 
 
 def _failing(
-    whole: Program, exporters: Sequence[str], check: str | None, limit: float, progress: Progress
-) -> tuple[Bench, Seen] | None:
-    """The first exporter that fails, and how."""
+    subject: Subject, whole: Program, samples: list[list[torch.Tensor]], exporters: Sequence[str], check: str | None,
+    limit: float, progress: Progress,
+) -> tuple[Bench, Seen, Program] | None:  # fmt: skip
+    """The first exporter that fails on the model, how, and the calls that fail in the same way."""
     for exporter in exporters:
         progress(("stage", f"the whole model by {exporter}"))
         bench = Bench(exporter, limit)
-        seen = bench(whole)
-        if check is not None and _checks(whole, exporter, check):
-            return bench, seen if seen.signature else replace(seen, signature=None)
-        if seen.signature is not None and check is None:
-            return bench, seen
+        seen = bench.judge(Case(Plain(subject).eval(), tuple(samples), dynamic(whole, samples[0])))
+        if check is not None:
+            if _checks(whole, exporter, check):
+                return bench, replace(seen, signature=Signature("check", "kept by", check), other=None), whole
+            continue
+        if seen.signature is None:
+            continue
+        for program in (whole, whole.undecided()):
+            again = bench(program)
+            if again.signature == seen.signature:
+                return bench, again, program
+        raise complain("FW505", f"by {exporter} the model fails: {seen.signature}; its calls: {again.signature}")
     return None
 
 

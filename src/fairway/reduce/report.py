@@ -75,6 +75,7 @@ def _expected(seen: Seen) -> str:
         "compare": "PyTorch's answer, at every size that was declared dynamic.",
         "time": "An end.",
         "crash": "An exception at most.",
+        "check": "See the command.",
     }[seen.signature.stage]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import onnxruntime
 import torch
 
 from fairway.evidence.judge import tidy
+from fairway.evidence.yardstick import Array
 from fairway.findings.signatures import recognise
 from fairway.ladder.attempt import Limits, Outcome, Workers
 from fairway.reduce.program import Program, Replay
@@ -31,7 +32,7 @@ class Signature:
     """By what a failure is known again."""
 
     stage: str
-    """export, load, run, compare; or time, crash."""
+    """export, load, run, compare; time, crash; or check, where a command decides."""
     code: str
     """The finding that it is."""
     detail: str
@@ -62,37 +63,46 @@ def values_at(program: Program, other: int | None = None) -> list[torch.Tensor]:
     return [table[ref] for ref in program.inputs]
 
 
-def export(program: Program, exporter: str, path: Path) -> torch.nn.Module:
+@dataclass(frozen=True)
+class Case:
+    """A model that takes plain tensors, its inputs at the example and elsewhere, and the axes that vary."""
+
+    model: torch.nn.Module
+    points: tuple[Sequence[torch.Tensor], ...]
+    axes: Sequence[dict[int, str]]
+
+    @classmethod
+    def of(cls, program: Program) -> Case:
+        points = tuple(values_at(program, other) for other in (None, *range(len(program.others))))
+        return cls(Replay(program).eval(), points, dynamic(program, points[0]))
+
+
+def export(case: Case, exporter: str, path: Path) -> None:
     """Plainly, as in the script that comes out."""
-    model, values = Replay(program).eval(), values_at(program)
+    values = tuple(case.points[0])
     names = [f"x{i}" for i in range(len(values))]
-    axes = dynamic(program, values)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if exporter == "dynamo":
-            shapes = (tuple(dict.fromkeys(one, torch.export.Dim.DYNAMIC) for one in axes),)
+            shapes = (tuple(dict.fromkeys(one, torch.export.Dim.DYNAMIC) for one in case.axes),)
             torch.onnx.export(
-                model, tuple(values), path, dynamo=True, dynamic_shapes=shapes, input_names=names,
-                external_data=False, verbose=False,
+                case.model, values, path, dynamo=True, dynamic_shapes=shapes, input_names=names, external_data=False,
+                verbose=False,
             )  # fmt: skip
         else:
-            torch.onnx.export(
-                model, tuple(values), path, dynamo=False, input_names=names,
-                dynamic_axes=dict(zip(names, axes, strict=True)),
-            )  # fmt: skip
-    return model
+            axes = dict(zip(names, case.axes, strict=True))
+            torch.onnx.export(case.model, values, path, dynamo=False, input_names=names, dynamic_axes=axes)
 
 
-def attempt(program: Program, exporter: str) -> Seen:
+def attempt(case: Case, exporter: str) -> Seen:
     """Export, load, run and compare at the example and at the other inputs. Run inside a worker."""
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         path = Path(folder) / "model.onnx"
-        model = Replay(program).eval()
-        wanted = _answers(model, [values_at(program, i) for i in (None, *range(len(program.others)))])
+        wanted = _answers(case.model, case.points)
         if wanted[0] is None:
             return Seen(None, "PyTorch itself refuses this")
         try:
-            export(program, exporter, path)
+            export(case, exporter, path)
         except Exception as error:
             return failed_export(error)
         try:
@@ -101,7 +111,7 @@ def attempt(program: Program, exporter: str) -> Seen:
             session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:
             return Seen(Signature("load", "FW407", plain(tidy(str(error)))), tidy(str(error)))
-        for other, answer in zip((None, *range(len(program.others))), wanted, strict=True):
+        for other, answer in zip((None, *range(len(case.points) - 1)), wanted, strict=True):
             seen = None if answer is None else _compare(session, *answer)
             if seen is not None:
                 return replace(seen, other=other)
@@ -109,13 +119,37 @@ def attempt(program: Program, exporter: str) -> Seen:
 
 
 def _answers(model: torch.nn.Module, points: Sequence[Sequence[torch.Tensor]]) -> list[Any]:
+    """PyTorch's answers, None where it refuses or where they hang on memory that nobody has written to."""
     found: list[Any] = []
     for values in points:
         try:
-            found.append((values, [to_array(t) for t in model(*(v.clone() for v in values))]))
+            answers, again = ([to_array(t) for t in model(*(v.clone() for v in values))] for _ in _memories())
+            found.append((values, answers) if not any(map(_off, answers, again)) else None)
         except Exception:
             found.append(None)
     return found
+
+
+def _memories() -> Iterator[None]:
+    """Twice: as it comes, and with `torch.empty` filled. Cutting easily leaves a tensor that nothing was written to."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        try:
+            yield
+        finally:
+            torch.use_deterministic_algorithms(False)
+
+
+def _off(ours: Array, theirs: Array) -> float:
+    """How far two answers are apart, where that is too far: 0 if not, infinite where NaN or infinity is misplaced."""
+    a, b = ours.astype(np.float64), theirs.astype(np.float64)
+    if not np.array_equal(np.isnan(a), np.isnan(b)) or not np.array_equal(np.isinf(a), np.isinf(b)):
+        return float("inf")
+    fine = np.isfinite(a)
+    off = float(np.abs(a - b)[fine].max(initial=0.0))
+    return off if off > WRONG * max(1.0, float(np.abs(a[fine]).max(initial=0.0))) else 0.0
 
 
 def _compare(session: Any, values: Sequence[torch.Tensor], wanted: Sequence[Any]) -> Seen | None:
@@ -134,13 +168,9 @@ def _compare(session: Any, values: Sequence[torch.Tensor], wanted: Sequence[Any]
         if ours.shape != theirs.shape:
             said = f"output {i} is {list(ours.shape)} in PyTorch, {list(theirs.shape)} in the file"
             return Seen(Signature("compare", "FW403", "shape"), said)
-        if ours.size == 0:
-            continue
-        a, b = ours.astype(np.float64), theirs.astype(np.float64)
-        odd = not np.array_equal(np.isnan(a), np.isnan(b)) or not np.array_equal(np.isinf(a), np.isinf(b))
-        fine = np.isfinite(a) & np.isfinite(b)
-        off = float(np.abs(a - b)[fine].max(initial=0.0))
-        if odd or off > WRONG * max(1.0, float(np.abs(a[fine]).max(initial=0.0))):
+        off = _off(ours, theirs)
+        if off:
+            odd = off == float("inf")
             what = "NaN or infinity in other places" if odd else f"off by {off:.3g}"
             return Seen(Signature("compare", "FW405" if odd else "FW401", "numbers"), f"output {i}: {what}")
     return None
@@ -206,6 +236,9 @@ class Bench:
         self.tried = 0
 
     def __call__(self, program: Program) -> Seen:
+        return self.judge(Case.of(program))
+
+    def judge(self, case: Case) -> Seen:
         self.tried += 1
         with Workers(self._limits) as workers:
-            return settle(workers.run(lambda tell: attempt(program, self.exporter)))
+            return settle(workers.run(lambda tell: attempt(case, self.exporter)))

@@ -27,6 +27,7 @@ KNOWN = {
     ("ladder/capture_trace.py", "ir.load"),
     ("ladder/climb.py", "open_runtime"),
     ("generation/greedy.py", "OrtSession"),
+    ("reduce/trial.py", "onnxruntime.InferenceSession"),
     ("testing/trial.py", "onnxruntime.InferenceSession"),
     ("doctor/examine.py", "OrtSession"),
     # Code that the user named or installed, as `import` would.

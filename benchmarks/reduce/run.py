@@ -103,10 +103,9 @@ def main() -> None:
         if not args.only:
             rows.append(row)
             kept.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    if not args.only:
-        (HERE / "results.md").write_text(
-            "# How small failing models get\n\nBy `python benchmarks/reduce/run.py`.\n\n" + table(rows)
-        )
+            run = f"By `python benchmarks/reduce/run.py`, {len(rows)} of {IDIOMS + ARCHITECTURES}."
+            head = f"# How small failing models get\n\n{run}\n\n"
+            (HERE / "results.md").write_text(head + table(rows))
 
 
 if __name__ == "__main__":

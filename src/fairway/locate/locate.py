@@ -117,7 +117,7 @@ def locate(
     else:
         return Location("runtime", str(sample), compared=len(graph.values))
     node = before_it(graph, begins[0])
-    return _describe(subject, graph, node, begins, counterpart(graph, node, heard.heard), sample)
+    return _describe(graph, node, begins, counterpart(graph, node, heard.heard), sample)
 
 
 def _run(proto: Any, folder: str, feeds: Mapping[str, Array]) -> Graph:
@@ -183,7 +183,7 @@ def _wrong_outputs(
 
 
 def _describe(
-    subject: Subject, graph: Graph, node: Node, begins: Sequence[Node], made: Made | None, sample: Sample
+    graph: Graph, node: Node, begins: Sequence[Node], made: Made | None, sample: Sample
 ) -> Location:
     value = next((graph.values[name] for name in node.gives if name in graph.values), None)
     got = None if value is None else value.digest

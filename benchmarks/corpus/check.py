@@ -203,6 +203,8 @@ def compare(expected: Sequence[torch.Tensor], got: Sequence[Any], least: float =
         relative = max(TOLERANCE[kind], least)
         allowed = relative * (np.abs(finite).max() if finite.size else 0.0) + (FLOOR if relative < 1e-2 else COARSE)
         if not np.allclose(b, a, rtol=0, atol=allowed, equal_nan=True):
+            if np.isnan(b).sum() > np.isnan(a).sum():
+                return f"numbers of output {number}: NaN at {int(np.isnan(b).sum())} of {b.size} places"
             with np.errstate(invalid="ignore"):
                 return f"numbers of output {number}: off by {np.nanmax(np.abs(a - b)):.3g}, {allowed:.3g} allowed"
     return None

@@ -58,7 +58,11 @@ _UNSAID = {
 def tinies(kind: type) -> Iterator[Any]:
     """Configs of this class whose default settings are made small where they are large; the first that works is it."""
     for unsaid in ({}, _UNSAID):
-        yield kind(**shrunk(kind(), unsaid))
+        config = kind(**shrunk(kind(), unsaid))
+        for part in map(config.__dict__.get, getattr(config, "sub_configs", {})):
+            if getattr(part, "use_cache", False):  # some turn it on again for their decoder
+                part.use_cache = False
+        yield config
 
 
 def shrunk(config: Any, unsaid: dict[str, Any]) -> dict[str, Any]:

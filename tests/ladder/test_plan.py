@@ -35,19 +35,26 @@ def test_no_step_is_walked_twice_and_the_ladder_ends():
     assert "script" in names[:2]
 
 
-def test_a_file_that_is_wrong_from_some_size_on_is_exported_once_more_from_beyond_it():
-    evidence = SimpleNamespace(wrong_from={"seq": 9})
-    rungs = [_rung("export-dynamic", "FW408", evidence=evidence)]
-    step = next_step(rungs, Settings(), [])
-    assert (step.name, step.beyond) == ("export-dynamic from a larger example", (("seq", 9),))
-    again = _rung("export-dynamic", "FW408", evidence=evidence)
-    again.step = step
-    assert next_step([*rungs, again], Settings(), []).name == "export-auto"
+def test_a_file_that_is_wrong_at_larger_sizes_is_exported_from_one_of_them_and_once_more_from_where_that_is_wrong():
+    rungs = [_rung("export-dynamic", "FW408", evidence=SimpleNamespace(wrong_at={"seq": (9, 12)}))]
+    for wrong_at in ((9, 12), (11, 13)):
+        step = next_step(rungs, Settings(), [])
+        assert (step.name, step.wrong_at) == ("export-dynamic from a larger example", (("seq", wrong_at),))
+        rungs.append(_rung("export-dynamic", "FW408", evidence=SimpleNamespace(wrong_at={"seq": (11, 13)})))
+        rungs[-1].step = step
+    assert next_step(rungs, Settings(), []).name == "export-auto"
+
+
+def test_a_larger_example_that_did_not_fail_there_is_not_followed_by_another():
+    rungs = [_rung("export-dynamic", "FW408", evidence=SimpleNamespace(wrong_at={"seq": (9, 12)}))]
+    rungs.append(_rung("export-dynamic", "FW408", evidence=SimpleNamespace(wrong_at={})))
+    rungs[-1].step = next_step(rungs[:1], Settings(), [])
+    assert next_step(rungs, Settings(), []).name == "export-auto"
 
 
 def test_a_trace_has_every_size_in_it_whatever_the_example():
-    rungs = [_rung("trace", "FW408", evidence=SimpleNamespace(wrong_from={"seq": 9}))]
-    assert not next_step(rungs, Settings(), []).beyond
+    rungs = [_rung("trace", "FW408", evidence=SimpleNamespace(wrong_at={"seq": (9,)}))]
+    assert not next_step(rungs, Settings(), []).wrong_at
 
 
 def test_a_route_that_was_walked_with_rewrites_only_is_walked_without_them_too():

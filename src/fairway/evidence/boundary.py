@@ -17,6 +17,8 @@ class Boundary:
     wrong: int
     clean: bool = True
     """Whether every size tried on either side agrees; some defects come and go with the size."""
+    wrong_at: tuple[int, ...] = ()
+    """Sizes on the far side that were seen wrong."""
 
     def __str__(self) -> str:
         if not self.clean:
@@ -34,10 +36,10 @@ class Shrunk:
     """Dims at which only the example's size is right."""
 
     @property
-    def wrong_from(self) -> dict[str, int]:
-        """The first wrong size of the dims that have wrong sizes above the example only."""
-        below = {edge.dim for edge in self.boundaries if edge.wrong < edge.right}
-        return {edge.dim: edge.wrong for edge in self.boundaries if edge.dim not in below}
+    def wrong_at(self) -> dict[str, tuple[int, ...]]:
+        """Sizes above the example that were seen wrong, of the dims that have more than one right size."""
+        above = [edge for edge in self.boundaries if edge.wrong > edge.right]
+        return {edge.dim: edge.wrong_at for edge in above if edge.dim not in self.fixed}
 
 
 def shrink(domain: Domain, failing: Point, example: Point, bad: Callable[[Point], bool]) -> Shrunk:
@@ -83,8 +85,10 @@ def _towards(dim: Dim, end: int, example: Point, bad: Callable[[Point], bool]) -
     last = sizes.index(end)
     right, wrong = _bisect(sizes.index(example[dim.name]), last, bad_at)
     first = 0 if end == sizes[-1] else len(sizes) - 1
-    clean = all(bad_at(i) for i in _between(wrong, last)) and not any(bad_at(i) for i in _between(first, right))
-    return Boundary(dim.name, sizes[right], sizes[wrong], clean)
+    far = _between(wrong, last)
+    wrong_at = tuple(sizes[i] for i in sorted(far) if bad_at(i))
+    clean = len(wrong_at) == len(far) and not any(bad_at(i) for i in _between(first, right))
+    return Boundary(dim.name, sizes[right], sizes[wrong], clean, wrong_at)
 
 
 def _between(a: int, b: int) -> set[int]:

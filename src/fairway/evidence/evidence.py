@@ -62,8 +62,8 @@ class Evidence:
     findings: tuple[Finding, ...] = ()
     smallest: dict[str, int] | None = None
     boundaries: tuple[str, ...] = ()
-    wrong_from: dict[str, int] = field(default_factory=dict)
-    """Dims along which the file is right down to the lowest size, and wrong from this one on."""
+    wrong_at: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """By dim, sizes above the example at which the file was seen wrong, the others being as in the example."""
     failing: tuple[Sample, ...] = ()
     """For a wrong file, a sample at which it fails, and that one at the smallest failing shape."""
     undecided: int = 0

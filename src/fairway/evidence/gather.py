@@ -16,7 +16,7 @@ from fairway.evidence.judge import ENOUGH, HOPELESS, TIES, Judge, Trial, open_ru
 from fairway.evidence.lattice import Level, Sample, lattice
 from fairway.evidence.yardstick import FACTOR, STATED
 from fairway.findings import Finding, Where
-from fairway.subject.dims import Domain, Point
+from fairway.subject.dims import Point
 from fairway.subject.example import choose_example
 from fairway.subject.subject import Subject
 from fairway.subject.values import FLAVOURS
@@ -32,13 +32,17 @@ def other_example(subject: Subject) -> dict[str, int]:
     return choose_example(subject.domain, subject.spec, {}, avoid=subject.example)
 
 
-def examples(subject: Subject, beyond: Point) -> tuple[Point, Point]:
-    """Two points to export from: the example and another, or two that reach `beyond` some sizes."""
-    if not beyond:
-        return subject.example, other_example(subject)
-    domain = Domain(tuple(replace(d, low=max(d.low, beyond.get(d.name, 0))) for d in subject.domain))
-    first = choose_example(domain, subject.spec, {})
-    return first, choose_example(domain, subject.spec, {}, avoid=first)
+def examples(subject: Subject, wrong_at: Mapping[str, Sequence[int]]) -> tuple[Point, Point]:
+    """Two points to export from: the example and another; for dims in `wrong_at`, two of those sizes.
+
+    Large and odd ones first: a size computed from them is least likely to be 0 or 1, which exporters take for always.
+    """
+    first, second = dict(subject.example), other_example(subject)
+    fixed = {size.fixed for item in subject.spec for size in item.shape}
+    for name, sizes in wrong_at.items():
+        ranked = sorted(sizes, key=lambda n: (n in fixed, n % 2 == 0, -n))
+        first[name], second[name] = ranked[0], ranked[min(1, len(ranked) - 1)]
+    return first, second
 
 
 def subject_lattice(
@@ -107,7 +111,7 @@ def gather(
         findings=tuple(findings),
         smallest=None if shrunk is None else shrunk.point,
         boundaries=() if shrunk is None else tuple(map(str, shrunk.boundaries)),
-        wrong_from={} if shrunk is None else shrunk.wrong_from,
+        wrong_at={} if shrunk is None else shrunk.wrong_at,
         failing=_failing(judge, failures, shrunk),
         undecided=sum(t.undecided for t in judge.trials),
         second_runtime=second,

@@ -155,7 +155,7 @@ def _walk(
     if step.decided and not any(name in SOURCE for name in tried):
         return Rung(step, route, "failed", 0.0, 0, (), (), refused, tried=tried)
     paths = [folder / f"{len(rungs)}-{which}.onnx" for which in ("first", "second")]
-    points = examples(subject, dict(step.beyond))
+    points = examples(subject, dict(step.wrong_at))
 
     def export(which: int) -> Callable[[Any], Captured]:
         def work(tell: Any) -> Captured:

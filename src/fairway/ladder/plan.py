@@ -8,6 +8,9 @@ from typing import Any
 
 from fairway.ladder.route import Route, parse_route
 
+LARGER = 2
+"""How often a file that is wrong at larger sizes is exported from one of those."""
+
 SOURCE = ("loop_unrolled", "module_chosen_by_value", "shortcut_branch")
 """The remedies that change what the user's source does."""
 
@@ -22,17 +25,17 @@ class Step:
     route: Route
     rewrites: bool = False
     without: str = ""
-    beyond: tuple[tuple[str, int], ...] = ()
-    """Sizes that the example must reach: up to there, an earlier rung's file was right."""
+    wrong_at: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """Sizes to take the example from: there, an earlier rung's file was wrong."""
     decided: bool = False
     """With decisions on values made beforehand; walked only where a remedy can do that."""
 
     @property
     def name(self) -> str:
         without = f" without {self.without}" if self.without else ""
-        beyond = " from a larger example" if self.beyond else ""
+        larger = " from a larger example" if self.wrong_at else ""
         how = " with branches decided" if self.decided else " with rewrites" if self.rewrites else ""
-        return self.route.name + how + without + beyond
+        return self.route.name + how + without + larger
 
 
 BORROWED = "transformers_patches"
@@ -84,12 +87,14 @@ def next_step(rungs: Sequence[Any], settings: Any, suspects: Sequence[Any]) -> S
 def _larger(rungs: Sequence[Any]) -> list[Step]:
     """A size of 1 in the example is taken for always 1, also one that is computed, such as the number of blocks.
 
-    A file that is right up to some size and wrong from there on is exported again from an example beyond it, once.
+    A file that is wrong at larger sizes is exported again from one of those, and if need be once more: a branch on a
+    size is taken the way the example goes.
     """
-    for rung in rungs:
-        wrong_from = rung.evidence.wrong_from if rung.evidence is not None else {}
-        if wrong_from and not rung.route.traced:
-            return [replace(rung.step, beyond=tuple(wrong_from.items()))]
+    larger = [rung for rung in rungs if rung.step.wrong_at]
+    for rung in larger[-1:] or rungs:
+        wrong_at = rung.evidence.wrong_at if rung.evidence is not None else {}
+        if wrong_at and not rung.route.traced and len(larger) < LARGER:
+            return [replace(rung.step, wrong_at=tuple(wrong_at.items()))]
     return []
 
 

@@ -93,6 +93,18 @@ def test_loops_branches_and_numbers_read_from_tensors_are_written_down() -> None
     assert f"/ v{branch.calls[-1].args[1].var}" in said or ".div(v" in said, "the number is a variable, not a constant"
 
 
+def test_what_asks_for_a_range_meanwhile_gets_one() -> None:
+    class Asks(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            assert isinstance(range(x.shape[1]), range)
+            assert not isinstance(3, range)
+            assert int | range  # as in the annotations of a module that is imported meanwhile
+            return x * len(range(2))
+
+    subject = subject_of(Asks())
+    assert record(subject, subject.make(subject.example, 1, "normal")).calls
+
+
 def test_range_and_torch_are_as_before_afterwards() -> None:
     before = range
     written(Looped())

@@ -90,6 +90,10 @@ class Program:
         inputs = tuple(ref for ref in free if ref not in fixed)
         return replace(self, inputs=inputs, calls=calls, outputs=outputs or inputs[:1])
 
+    def untrained(self) -> Program:
+        """With weights that ask for no gradient; some decompositions hang on that."""
+        return replace(self, weights={ref: tensor.detach() for ref, tensor in self.weights.items()})
+
     def undecided(self) -> Program:
         """Without what Python asked for to decide something, which an exporter may not be asked."""
         asked = ("torch.Tensor.__bool__", STEPS)
@@ -136,7 +140,10 @@ class Replay(torch.nn.Module):
         super().__init__()
         self._program = program
         for ref, tensor in program.weights.items():
-            self.register_buffer(f"w{ref.var}", tensor)
+            if tensor.requires_grad:
+                self.register_parameter(f"w{ref.var}", torch.nn.Parameter(tensor))
+            else:
+                self.register_buffer(f"w{ref.var}", tensor)
 
     def forward(self, *inputs: torch.Tensor) -> Any:
         known: dict[Ref, Any] = dict(zip(self._program.inputs, inputs, strict=True))

@@ -176,7 +176,7 @@ class Recorder(TorchFunctionMode):
             if ref is None:
                 ref = Ref(self._new())
                 self._track(tree, ref)
-                self.weights[ref] = tree.detach()
+                self.weights[ref] = tree.detach().requires_grad_(tree.requires_grad)
             return ref
         if isinstance(tree, Tracked):
             return tree.ref
@@ -208,13 +208,22 @@ class Recorder(TorchFunctionMode):
         def leave(module: torch.nn.Module, args: Any, output: Any) -> None:
             self.stack.pop()
 
-        plain = builtins.range
+        plain, note = builtins.range, self.note
 
-        def steps(*bounds: Any) -> Any:
-            for bound in bounds:
-                if isinstance(bound, Sized):
-                    self.note(STEPS, (bound,), {}, None)
-            return plain(*map(_bare, bounds))
+        class Range(type):
+            """A class in its place, not a function: others ask what is an instance of `range` meanwhile."""
+
+            def __call__(cls, *bounds: Any) -> Any:
+                for bound in bounds:
+                    if isinstance(bound, Sized):
+                        note(STEPS, (bound,), {}, None)
+                return plain(*map(_bare, bounds))
+
+            def __instancecheck__(cls, instance: Any) -> bool:
+                return isinstance(instance, plain)
+
+        class steps(metaclass=Range):
+            pass
 
         handles = [register_module_forward_pre_hook(enter), register_module_forward_hook(leave, always_call=True)]
         builtins.range = steps  # type: ignore[assignment,misc]  # put back below
@@ -224,6 +233,20 @@ class Recorder(TorchFunctionMode):
             builtins.range = plain  # type: ignore[misc]
             for handle in handles:
                 handle.remove()
+
+
+@contextmanager
+def as_exported() -> Iterator[None]:
+    """Models that ask whether they are being exported are told so, while they run with plain tensors."""
+    flags = ("_is_compiling_flag", "_is_exporting_flag")  # seen to work in torch 2.13; no public counterpart
+    before = [getattr(torch.compiler, flag) for flag in flags]
+    for flag in flags:
+        setattr(torch.compiler, flag, True)
+    try:
+        yield
+    finally:
+        for flag, value in zip(flags, before, strict=True):
+            setattr(torch.compiler, flag, value)
 
 
 def record(subject: Subject, tensors: Sequence[torch.Tensor]) -> Program:

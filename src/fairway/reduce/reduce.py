@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from fairway.errors import complain
 from fairway.evidence.gather import subject_lattice
 from fairway.evidence.judge import sample_inputs
 from fairway.reduce.program import Program, Ref, Replay
-from fairway.reduce.record import record
+from fairway.reduce.record import as_exported, record
 from fairway.reduce.report import Reduced, write_report
 from fairway.reduce.script import title_of, write_script
 from fairway.reduce.shrink import shrink
@@ -48,9 +48,7 @@ def reduce_subject(
     `budget` bounds the whole, `limit` each trial, in seconds.
     """
     started = time.monotonic()
-    progress(("stage", "writing down the model's calls"))
-    whole, samples = _recorded(subject)
-    found = _failing(subject, whole, samples, [exporter] if exporter else list(EXPORTERS), check, limit, progress)
+    found = _failing(subject, [exporter] if exporter else list(EXPORTERS), check, limit, progress)
     if found is None:
         return None
     bench, seen, whole = found
@@ -83,7 +81,6 @@ def reduce_subject(
 
 def _recorded(subject: Subject) -> tuple[Program, list[list[torch.Tensor]]]:
     """The model at its example, and how its variables are at other sizes and with other values; the inputs of both."""
-    subject.model.eval()
     tensors = subject.make(subject.example, 1, "normal")
     program = record(subject, tensors)
     _check_faithful(subject, program, tensors)
@@ -125,10 +122,12 @@ def _check_faithful(subject: Subject, program: Program, tensors: list[torch.Tens
 
 
 def _failing(
-    subject: Subject, whole: Program, samples: list[list[torch.Tensor]], exporters: Sequence[str], check: str | None,
-    limit: float, progress: Progress,
-) -> tuple[Bench, Seen, Program] | None:  # fmt: skip
+    subject: Subject, exporters: Sequence[str], check: str | None, limit: float, progress: Progress
+) -> tuple[Bench, Seen, Program] | None:
     """The first exporter that fails on the model, how, and the calls that fail in the same way."""
+    subject.model.eval()
+    progress(("stage", "writing down the model's calls"))
+    whole, samples = _recorded(subject)
     for exporter in exporters:
         progress(("stage", f"the whole model by {exporter}"))
         bench = Bench(exporter, limit)
@@ -139,12 +138,28 @@ def _failing(
             continue
         if seen.signature is None:
             continue
-        for program in (whole, whole.undecided()):
+        ends: dict[str, None] = {}
+        for program in _ways(subject, whole):
             again = bench(program)
             if again.signature == seen.signature:
                 return bench, again, program
-        raise complain("FW505", f"by {exporter} the model fails: {seen.signature}; its calls: {again.signature}")
+            ends[str(again.signature or again.said)] = None
+        raise complain("FW505", f"by {exporter} the model fails: {seen.signature}; its calls: {', '.join(ends)}")
     return None
+
+
+def _ways(subject: Subject, whole: Program) -> Iterator[Program]:
+    """The model's calls, as they may look to an exporter, the likeliest first."""
+    yield whole
+    if any(tensor.requires_grad for tensor in whole.weights.values()):
+        yield whole.untrained()
+    yield whole.undecided()
+    told = whole
+    with suppress(Exception), as_exported():
+        told, _ = _recorded(subject)
+    if not whole.same_calls(told):
+        yield told
+        yield told.undecided()
 
 
 def _checks(program: Program, exporter: str, check: str) -> bool:

@@ -23,7 +23,9 @@ for given in ({given}):
     with torch.no_grad():
         expected = model(*(tensor.clone() for tensor in given))
     feeds = {{name: tensor.numpy() for name, tensor in zip(names, given)}}
-    for want, got in zip(expected, session.run(None, feeds)):
+    results = session.run(None, feeds)
+    assert len(results) == len(expected), f"PyTorch gives {{len(expected)}} outputs, the file {{len(results)}}"
+    for want, got in zip(expected, results):
         assert got.shape == tuple(want.shape), f"PyTorch gives {{list(want.shape)}}, the file {{list(got.shape)}}"
         np.testing.assert_allclose(got, want.numpy(), atol={wrong} * max(1.0, float(want.float().abs().max())))
 print("right: the failure is gone")
@@ -40,10 +42,11 @@ def write_script(program: Program, exporter: str, title: str) -> str:
     call = _EXPORT[exporter].format(
         shapes=f"({shapes.strip()})", names=names, axes=dict(zip(names, axes, strict=True))
     )
-    lines = [f'"""{title}"""', "", "import numpy as np", "import onnxruntime", "import torch", "", ""]
-    lines += ["def seed():", "    return torch.Generator().manual_seed(0)", "", ""]
+    lines = [f'"""{title}"""', "", "import numpy as np", "import onnxruntime", "import torch", ""]
+    lines += [line for call in program.calls for line in _definition(program, call)]
+    lines += ["", "def seed():", "    return torch.Generator().manual_seed(0)", "", ""]
     lines += ["class Repro(torch.nn.Module):", "    def __init__(self):", "        super().__init__()"]
-    lines += [f'        self.register_buffer("w{r.var}", {drawn(t)})' for r, t in program.weights.items()]
+    lines += [f"        {_weight(ref, tensor)}" for ref, tensor in program.weights.items()]
     lines += ["", f"    def forward({', '.join(['self', *names])}):"]
     lines += [f"        {line}" for line in forward(program)]
     lines += ["", "", "model = Repro().eval()"]
@@ -54,6 +57,31 @@ def write_script(program: Program, exporter: str, title: str) -> str:
         given = "inputs, other"
     lines += ['path = "repro.onnx"', call, _COMPARE.format(given=given.strip(), wrong=WRONG).strip(), ""]
     return "\n".join(lines)
+
+
+def _weight(ref: Ref, tensor: torch.Tensor) -> str:
+    if tensor.requires_grad:
+        return f"self.w{ref.var} = torch.nn.Parameter({drawn(tensor.detach())})"
+    return f'self.register_buffer("w{ref.var}", {drawn(tensor)})'
+
+
+OWN = ("aten", "prims", "quantized", "prim", "higher_order", "torchvision", "onnx")
+"""Operators that come with torch, by namespace."""
+
+
+def _definition(program: Program, call: Call) -> list[str]:
+    """An operator that a library brought, declared anew: what it computes is not known here, and does not matter."""
+    if not call.name.startswith("torch.ops.") or call.name.split(".")[2] in OWN:
+        return []
+    space, short = call.name.split(".")[2:4]
+    schema = getattr(getattr(torch.ops, space), short).default._schema
+    outputs = [v for ref, v in program.seen.items() if ref.var == call.var and isinstance(v, torch.Tensor)]
+    made = [f"torch.zeros({list(v.shape)}, dtype={v.dtype})" for v in outputs]
+    return [
+        f'torch.library.define("{space}::{short}", "{str(schema).removeprefix(f"{space}::{short}")}")', "", "",
+        f'@torch.library.impl("{space}::{short}", "CompositeExplicitAutograd")', f"def {short}(*args, **kwargs):",
+        f"    return {made[0] if len(made) == 1 else '(' + ', '.join(made) + ')'}", "",
+    ]  # fmt: skip
 
 
 def forward(program: Program) -> list[str]:

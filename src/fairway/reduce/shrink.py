@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
 
-from fairway.reduce.program import Program
-
-Fails = Callable[[Program], bool]
+from fairway.reduce.program import Program, Ref
+from fairway.reduce.simplify import Fails, plain_constants, plain_dtypes, small_sizes
 
 
 def shrink(program: Program, fails: Fails, enough: Callable[[], bool]) -> Program:
-    """Submodules, then stretches of calls, then single calls; then outputs, weights and inputs."""
-    for step in (submodule, stretch, singly, outputs, singly, drawn_weights, drawn_inputs):
+    """Submodules, then stretches of calls, then single calls; then outputs, weights and inputs, down to constants."""
+    steps = (
+        submodule, stretch, singly, outputs, singly, untrained, drawn_weights, drawn_inputs, plain_dtypes,
+        plain_constants, small_sizes,
+    )  # fmt: skip
+    for step in steps:
         if enough():
-            break
+            return drawn_numbers(program, fails)
         program = step(program, fails, enough)
     return program
+
+
+def drawn_numbers(program: Program, fails: Fails) -> Program:
+    """All numbers drawn at once, also where time is up: a script with pages of numbers helps nobody."""
+
+    def table(values: Mapping[Ref, Any], refs: Iterable[Ref]) -> dict[Ref, Any]:
+        return {**values, **{ref: draw(values[ref]) for ref in refs if values[ref].dtype.is_floating_point}}
+
+    part = replace(
+        program, seen=table(program.seen, program.inputs), weights=table(program.weights, program.weights),
+        others=tuple(table(other, program.inputs) for other in program.others),
+    )  # fmt: skip
+    return part if fails(part) else program
 
 
 def submodule(program: Program, fails: Fails, enough: Callable[[], bool]) -> Program:
@@ -86,12 +103,21 @@ def outputs(program: Program, fails: Fails, enough: Callable[[], bool]) -> Progr
     return program
 
 
+def untrained(program: Program, fails: Fails, enough: Callable[[], bool]) -> Program:
+    """No gradients, if the failure does not hang on them."""
+    if not any(tensor.requires_grad for tensor in program.weights.values()):
+        return program
+    part = program.untrained()
+    return part if not enough() and fails(part) else program
+
+
 def drawn_weights(program: Program, fails: Fails, enough: Callable[[], bool]) -> Program:
     """Weights become fresh random numbers, which a script can draw; those that matter stay as they are."""
     used = {ref for call in program.calls for ref in call.reads()}
     program = replace(program, weights={ref: t for ref, t in program.weights.items() if ref in used})
     for ref, tensor in program.weights.items():
-        part = replace(program, weights={**program.weights, ref: draw(tensor)})
+        drawn = draw(tensor).requires_grad_(tensor.requires_grad)
+        part = replace(program, weights={**program.weights, ref: drawn})
         if not enough() and fails(part):
             program = part
     return program

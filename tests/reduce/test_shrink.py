@@ -7,9 +7,10 @@ import contextlib
 import torch
 from torch import Tensor, nn
 
+from fairway.reduce.draw import draw
 from fairway.reduce.program import Program, Replay
 from fairway.reduce.record import record
-from fairway.reduce.shrink import draw, shrink
+from fairway.reduce.shrink import ends, shrink
 from fairway.subject.subject import build_subject
 
 
@@ -59,6 +60,19 @@ def test_one_operator_among_many_is_left_alone() -> None:
     assert [call.name for call in small.calls] == ["torch.Tensor.cumsum"]
     assert len(small.inputs) == 1
     assert small.weights == {}
+
+
+def test_what_lies_before_and_behind_goes_in_few_trials() -> None:
+    tried: list[Program] = []
+
+    def fails(candidate: Program) -> bool:
+        tried.append(candidate)
+        return any(call.name == "torch.Tensor.cumsum" for call in candidate.calls)
+
+    whole = program()
+    small = ends(whole, fails, lambda: False)
+    assert [call.name for call in small.calls] == ["torch.Tensor.cumsum"]
+    assert len(tried) < 12 < len(whole.calls)
 
 
 def test_two_that_are_needed_both_stay_in_their_order() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
+from fairway.reduce.draw import draw
 from fairway.reduce.program import Program, Replay
 from fairway.reduce.record import as_exported, record
 from fairway.reduce.script import write_script
@@ -49,6 +51,15 @@ def test_fixed_sizes_become_small_wherever_they_stand_and_dims_stay() -> None:
     assert small.seen[ref].shape[:2] == program().seen[ref].shape[:2]
     view = next(call for call in small.calls if call.name.endswith("view"))
     assert 48 not in view.args
+
+
+def test_what_was_drawn_is_drawn_at_the_small_size_too() -> None:
+    whole = program()
+    whole = replace(whole, weights={ref: draw(tensor) for ref, tensor in whole.weights.items()})
+    for step in (small_sizes, plain_dtypes):
+        whole = step(whole, runs(lambda p: True), lambda: False)
+        (weight,) = whole.weights.values()
+        assert torch.equal(weight, draw(weight))
 
 
 def test_a_size_that_matters_stays() -> None:
@@ -114,4 +125,6 @@ def test_an_operator_that_a_library_brought_is_declared_in_the_script() -> None:
     script = write_script(record(subject, subject.make(subject.example, 1, "normal")), "dynamo", "t")
     head = script.partition("def seed")[0].replace("reduce_test", "reduce_test_again")
     exec(head, {})
+    with torch._subclasses.FakeTensorMode():
+        assert torch.ops.reduce_test_again.twice(torch.ones(2, 4)).shape == (2, 4)
     assert torch.ops.reduce_test_again.twice(torch.ones(2, 4)).shape == (2, 4)

@@ -88,7 +88,8 @@ class Program:
             ref for call in calls for ref in self._tensors(call.var)
         )[-1:]
         inputs = tuple(ref for ref in free if ref not in fixed)
-        return replace(self, inputs=inputs, calls=calls, outputs=outputs or inputs[:1])
+        weights = {ref: self.weights[ref] for ref in needed if ref in self.weights}
+        return replace(self, inputs=inputs, calls=calls, outputs=outputs or inputs[:1], weights=weights)
 
     def untrained(self) -> Program:
         """With weights that ask for no gradient; some decompositions hang on that."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from fairway.reduce.draw import draw, span
 from fairway.reduce.program import BRANCH, OPERATORS, STEPS, Call, Program, Ref
-from fairway.reduce.shrink import draw, span
 from fairway.reduce.trial import WRONG, Seen, dynamic, values_at
 
 _EXPORT = {
@@ -79,8 +79,9 @@ def _definition(program: Program, call: Call) -> list[str]:
     made = [f"torch.zeros({list(v.shape)}, dtype={v.dtype})" for v in outputs]
     return [
         f'torch.library.define("{space}::{short}", "{str(schema).removeprefix(f"{space}::{short}")}")', "", "",
-        f'@torch.library.impl("{space}::{short}", "CompositeExplicitAutograd")', f"def {short}(*args, **kwargs):",
-        f"    return {made[0] if len(made) == 1 else '(' + ', '.join(made) + ')'}", "",
+        f"def {short}(*args, **kwargs):", f"    return {made[0] if len(made) == 1 else '(' + ', '.join(made) + ')'}",
+        "", "", f'torch.library.impl("{space}::{short}", "CPU", {short})',
+        f'torch.library.register_fake("{space}::{short}", {short})', "",
     ]  # fmt: skip
 
 

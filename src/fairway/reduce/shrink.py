@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import torch
-
+from fairway.reduce.draw import draw
 from fairway.reduce.program import Program, Ref
 from fairway.reduce.simplify import Fails, plain_constants, plain_dtypes, small_sizes
 
@@ -15,7 +14,7 @@ from fairway.reduce.simplify import Fails, plain_constants, plain_dtypes, small_
 def shrink(program: Program, fails: Fails, enough: Callable[[], bool]) -> Program:
     """Submodules, then stretches of calls, then single calls; then outputs, weights and inputs, down to constants."""
     steps = (
-        submodule, stretch, singly, outputs, singly, untrained, drawn_weights, drawn_inputs, plain_dtypes,
+        submodule, ends, stretch, singly, outputs, singly, untrained, drawn_weights, drawn_inputs, plain_dtypes,
         plain_constants, small_sizes,
     )  # fmt: skip
     for step in steps:
@@ -62,6 +61,20 @@ def _head(module: str, parts: int) -> str:
 
 def _within(module: str, path: str) -> bool:
     return not path or module == path or module.startswith(path + ".")
+
+
+def ends(program: Program, fails: Fails, enough: Callable[[], bool]) -> Program:
+    """Where the failure is in one place, as it mostly is: halves away what comes after it, then what comes before."""
+    for front in (True, False):
+        low, high = 1, len(program.calls)
+        while low < high and not enough():
+            size = (low + high) // 2
+            part = program.only(program.calls[:size] if front else program.calls[-size:])
+            if fails(part):
+                program, high = part, len(part.calls)
+            else:
+                low = size + 1
+    return program
 
 
 def stretch(program: Program, fails: Fails, enough: Callable[[], bool]) -> Program:
@@ -113,8 +126,6 @@ def untrained(program: Program, fails: Fails, enough: Callable[[], bool]) -> Pro
 
 def drawn_weights(program: Program, fails: Fails, enough: Callable[[], bool]) -> Program:
     """Weights become fresh random numbers, which a script can draw; those that matter stay as they are."""
-    used = {ref for call in program.calls for ref in call.reads()}
-    program = replace(program, weights={ref: t for ref, t in program.weights.items() if ref in used})
     for ref, tensor in program.weights.items():
         drawn = draw(tensor).requires_grad_(tensor.requires_grad)
         part = replace(program, weights={**program.weights, ref: drawn})
@@ -131,21 +142,3 @@ def drawn_inputs(program: Program, fails: Fails, enough: Callable[[], bool]) -> 
         if not enough() and fails(part):
             program = part
     return program
-
-
-def draw(tensor: torch.Tensor) -> torch.Tensor:
-    """What a script draws in place of a tensor; see `script.drawn`."""
-    seed = torch.Generator().manual_seed(0)
-    if tensor.dtype == torch.bool:
-        return torch.rand(tensor.shape, generator=seed) > 0.5
-    if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
-        return torch.randn(tensor.shape, generator=seed).to(tensor.dtype)
-    low, high = span(tensor)
-    return torch.randint(low, high, tensor.shape, generator=seed, dtype=tensor.dtype)
-
-
-def span(tensor: torch.Tensor) -> tuple[int, int]:
-    """The whole numbers that the tensor has, as bounds to draw between."""
-    if tensor.numel() == 0:
-        return 0, 1
-    return int(tensor.min()), int(tensor.max()) + 1

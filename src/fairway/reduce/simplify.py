@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from fairway.reduce.draw import draw
 from fairway.reduce.program import Program, Ref
 
 Fails = Callable[[Program], bool]
@@ -30,7 +31,10 @@ def plain_dtypes(program: Program, fails: Fails, enough: Callable[[], bool]) -> 
 
 def _cast(program: Program, rare: torch.dtype, ordinary: torch.dtype) -> Program:
     def cast(tensor: torch.Tensor, ref: Ref) -> torch.Tensor:
-        return tensor.detach().to(ordinary) if tensor.dtype == rare else tensor
+        if tensor.dtype != rare:
+            return tensor
+        fresh = tensor.detach().to(ordinary)
+        return draw(fresh) if torch.equal(tensor, draw(tensor)) else fresh
 
     return _reshaped(program, cast, lambda item: ordinary if item is rare else item)
 
@@ -83,7 +87,8 @@ def _resized(program: Program, old: int, new: int) -> Program:
         for axis, n in enumerate(at_example[ref].shape):
             if n == old and kept.shape[axis] == old:
                 kept = kept.narrow(axis, 0, new)
-        return kept.clone().requires_grad_(tensor.requires_grad)
+        fresh = draw(kept) if torch.equal(tensor, draw(tensor)) else kept.clone()
+        return fresh.requires_grad_(tensor.requires_grad)
 
     return _reshaped(program, cut, lambda item: new if type(item) is int and item == old else item)
 

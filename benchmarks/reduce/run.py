@@ -1,15 +1,15 @@
 """How small failing models get: `python benchmarks/reduce/run.py [--only NAME…]`.
 
-Cases of the corpus that torch's dynamo exporter with `Dim.DYNAMIC` gets wrong, drawn at random: sixteen idioms and ten
-architectures. Each goes through `reduce` with five minutes, in a process of its own. Rows go to rows.jsonl at once, and
-what is there is not run again; the sums go to results.md.
+Cases of the corpus that torch's dynamo exporter with `Dim.DYNAMIC` gets wrong, drawn at random once (cases.txt):
+sixteen idioms and ten architectures. Each starts from the example at which it failed there, and goes through `reduce`
+with five minutes, in a process of its own. Rows go to rows.jsonl at once, and what is there is not run again; the sums
+go to results.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import random
 import statistics
 import sys
 import tempfile
@@ -20,30 +20,27 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent / "corpus"), str(HERE.parent)]
 
-IDIOMS, ARCHITECTURES = 16, 10
 BUDGET, LIMIT = 240.0, 60.0
 """Of the five minutes, what is for cutting; the last trials and the script's own run come after."""
 
 
 def drawn() -> list[str]:
-    lines = (HERE.parent / "corpus" / "rows.jsonl").read_text().splitlines()
-    rows = [row for row in map(json.loads, lines) if row["column"] == "dynamo, DYNAMIC"]
-    wrong = [row for row in rows if row["outcome"] not in ("right", "timeout") and not row["impossible"]]
-    failing = sorted({row["case"] for row in wrong})
-    idioms = [name for name in failing if not name.startswith("arch/")]
-    architectures = [name for name in failing if name.startswith("arch/")]
-    rng = random.Random(5)
-    return rng.sample(idioms, IDIOMS) + rng.sample(architectures, ARCHITECTURES)
+    """So they stay the same when the corpus is run again and what fails in it changes."""
+    return (HERE / "cases.txt").read_text().split()
 
 
 def work(name: str) -> dict[str, Any]:
+    from columns import example_sizes
     from corpus import find
 
     from fairway.reduce.reduce import reduce_subject
     from fairway.subject.subject import build_subject
 
     case = find(name)
-    subject = build_subject(case.build(), list(case.lines), bounds=case.bounds, multiples=case.multiples, name=name)
+    subject = build_subject(
+        case.build(), list(case.lines), bounds=case.bounds, multiples=case.multiples, name=name,
+        example=example_sizes(case),
+    )  # fmt: skip
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         got = reduce_subject(subject, Path(folder), "dynamo", None, BUDGET, LIMIT, lambda event: None)
@@ -103,7 +100,7 @@ def main() -> None:
         if not args.only:
             rows.append(row)
             kept.write_text("".join(json.dumps(row) + "\n" for row in rows))
-            run = f"By `python benchmarks/reduce/run.py`, {len(rows)} of {IDIOMS + ARCHITECTURES}."
+            run = f"By `python benchmarks/reduce/run.py`, {len(rows)} of {len(drawn())}."
             head = f"# How small failing models get\n\n{run}\n\n"
             (HERE / "results.md").write_text(head + table(rows))
 

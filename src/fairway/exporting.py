@@ -21,6 +21,7 @@ from fairway.ladder.climb import Climb, Rung, Settings, climb, judge_file
 from fairway.ladder.pinpoint import pinpoint
 from fairway.ladder.plan import TRACE_OPSETS
 from fairway.ladder.route import ROUTES, parse_route
+from fairway.ladder.tables import build_tables
 from fairway.plugins import refused
 from fairway.recall import compare_with_record
 from fairway.record import write_record
@@ -140,6 +141,7 @@ def export_subject(
     """The whole road for one subject: climb, then deliver what may be delivered."""
     check_target(path, overwrite)
     warm_up()
+    build_tables()
     left_out = load_plugins() if settings.remedies else ()
     tensors = read_data(subject, Path(data)) if data is not None else []
     with Workers(settings.limits) as workers, workshop(path, workers.janitor) as folder:

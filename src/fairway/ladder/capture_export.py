@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from fairway.ladder.capture import Flat, Program, TranslationError, dynamic_axes
+from fairway.ladder.tables import built_tables
 from fairway.remedies.contract import Case
 from fairway.subject.dims import Size
 from fairway.subject.subject import Subject
@@ -37,13 +38,14 @@ def export_program(
         repair(program)
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     try:
-        exported = torch.onnx.export(
-            program,
-            dynamo=True,
-            opset_version=case.route.opset,
-            custom_translation_table=case.translations or None,
-            verbose=False,
-        )
+        with built_tables():
+            exported = torch.onnx.export(
+                program,
+                dynamo=True,
+                opset_version=case.route.opset,
+                custom_translation_table=case.translations or None,
+                verbose=False,
+            )
     except Exception as error:
         raise TranslationError(str(error)) from error
     assert exported is not None

@@ -20,6 +20,7 @@ import torch
 from fairway.errors import complain
 from fairway.evidence.gather import subject_lattice
 from fairway.evidence.judge import sample_inputs
+from fairway.ladder.tables import build_tables
 from fairway.reduce.program import Program, Ref, Replay
 from fairway.reduce.record import as_exported, record
 from fairway.reduce.report import Reduced, write_report
@@ -48,6 +49,7 @@ def reduce_subject(
     `budget` bounds the whole, `limit` each trial, in seconds.
     """
     started = time.monotonic()
+    build_tables()
     found = _failing(subject, [exporter] if exporter else list(EXPORTERS), check, limit, progress)
     if found is None:
         return None

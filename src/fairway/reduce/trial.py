@@ -18,6 +18,7 @@ from fairway.evidence.judge import tidy
 from fairway.evidence.yardstick import Array
 from fairway.findings.signatures import recognise
 from fairway.ladder.attempt import Limits, Outcome, Workers
+from fairway.ladder.tables import built_tables
 from fairway.reduce.program import Program, Replay
 from fairway.runtimes.eager import to_array
 
@@ -81,7 +82,7 @@ def export(case: Case, exporter: str, path: Path) -> None:
     """Plainly, as in the script that comes out."""
     values = tuple(case.points[0])
     names = [f"x{i}" for i in range(len(values))]
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), built_tables():
         warnings.simplefilter("ignore")
         if exporter == "dynamo":
             shapes = (tuple(dict.fromkeys(one, torch.export.Dim.DYNAMIC) for one in case.axes),)

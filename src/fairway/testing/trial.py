@@ -15,6 +15,8 @@ import onnx_ir as ir
 import onnxruntime
 import torch
 
+from fairway.ladder.tables import built_tables
+
 Inputs = tuple[torch.Tensor, ...]
 """One point: the tensors that every function takes."""
 
@@ -61,7 +63,7 @@ class Trial:
             {a: torch.export.Dim.DYNAMIC for a, n in enumerate(one.shape) if any(o[i].shape[a] != n for o in others)}
             for i, one in enumerate(example)
         )
-        with warnings.catch_warnings(), torch.no_grad():
+        with warnings.catch_warnings(), torch.no_grad(), built_tables():
             warnings.simplefilter("ignore")
             module = _Together(list(self.functions.values()))
             program = torch.export.export(module, example, dynamic_shapes=(varying,), strict=False)

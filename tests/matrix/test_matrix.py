@@ -14,7 +14,7 @@ from fairway.errors import UserError
 from fairway.matrix import inside, matrix
 from fairway.matrix.environments import NotMade, Wanted, fairways_version
 from fairway.matrix.inside import NOTHING, NOWHERE, How, Row, run_inside
-from fairway.matrix.matrix import fill
+from fairway.matrix.matrix import fill, fingerprint
 from fairway.matrix.table import table
 
 from .doubles import RECIPE, answering, calls, record, script
@@ -137,6 +137,17 @@ def test_a_result_is_used_again_until_the_recipe_its_neighbours_or_fairway_chang
     (recipe.parent / ".cache").mkdir()
     (recipe.parent / ".cache" / "x.py").touch()
     assert ran() == 0
+
+
+def test_a_cache_in_the_recipes_folder_is_no_part_of_the_recipe(recipe: Path) -> None:
+    cache = recipe.parent / "cache"
+    before = fingerprint(str(recipe), How(), cache / "results")
+    for made in (cache / "results" / "row.json", cache / "environments" / "a" / "torch.py"):
+        made.parent.mkdir(parents=True)
+        made.touch()
+    assert fingerprint(str(recipe), How(), cache / "results") == before
+    (cache / "other.py").touch()
+    assert fingerprint(str(recipe), How(), cache / "results") != before
 
 
 def test_what_was_kept_is_read_back_whole_or_not_at_all(filled: Fill, tmp_path: Path) -> None:

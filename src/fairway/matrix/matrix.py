@@ -27,7 +27,7 @@ def fill(
 ) -> list[Row]:  # fmt: skip
     """The rows, in order. An environment that cannot be made, or a run that dies, is a row; the others go on."""
     address = locate(recipe)
-    print_ = fingerprint(address, how)
+    print_ = fingerprint(address, how, kept)
     rows = []
     for wanted in every:
         place = None if kept is None else kept / f"{print_}-{wanted.key()}.json"
@@ -67,8 +67,12 @@ def locate(recipe: str) -> str:
     return f"{path.resolve() if near.startswith('..') else near}{colon}{name}"
 
 
-def fingerprint(address: str, how: How) -> str:
-    """Of the recipe, its folder, this Fairway and how it is run. Code counts by content, data by size and time."""
+def fingerprint(address: str, how: How, kept: Path | None = None) -> str:
+    """Of the recipe, its folder, this Fairway and how it is run. Code counts by content, data by size and time.
+
+    The cache, where results are `kept`, may lie in the recipe's folder; it is no part of it.
+    """
+    cache = () if kept is None else (kept.resolve(), kept.parent.resolve() / "environments")
     where, _, name = address.partition(":")
     digest = hashlib.sha256(json.dumps([Path(where).name, name, fairways_version(), asdict(how)]).encode())
     for root in (Path(where).parent, SOURCE):
@@ -76,7 +80,7 @@ def fingerprint(address: str, how: How) -> str:
             parts = path.relative_to(root.resolve()).parts
             if any(part.startswith((".", "__pycache__")) for part in parts) or not path.is_file():
                 continue
-            if path.name.endswith(_MADE):
+            if path.name.endswith(_MADE) or any(map(path.is_relative_to, cache)):
                 continue
             digest.update("/".join(parts).encode())
             if path.suffix in (".py", ".toml"):

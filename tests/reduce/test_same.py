@@ -21,6 +21,11 @@ SAME = [
     (seen("compare", "FW404", "outputs"), "AssertionError: PyTorch gives 2 outputs, the file 1"),
     (seen("compare", "FW401", "numbers"), "AssertionError: \nNot equal to tolerance rtol=1e-07\nMismatched: 3"),
     (seen("compare", "FW405", "numbers"), "AssertionError: \nNot equal to tolerance\nnan location mismatch:"),
+    (
+        seen("export", "FW305", "TypeError Unsupported attribute …"),
+        "Traceback (most recent call last):\nTypeError: Unsupported attribute 'x'\n\nThe above exception was …\n\n"
+        "torch.onnx._errors.ConversionError: Failed to convert the exported program\n- Next steps",
+    ),
     (seen("export", "FW301", "ValueError Ranges conflict at #"), "a.b.ValueError: Ranges conflict at 7\nmore"),
 ]
 

@@ -233,7 +233,8 @@ def failed_script(status: int, said: str, seen: Seen) -> bool:
 
 def _same_words(signature: Signature, said: str) -> bool:
     """Whether a traceback has the exception, the finding and the words of a signature."""
-    code, operator = recognise("", said) or ("FW301", None)
+    outer = re.findall(r"^(?:[\w.]+\.)?(\w+)(?:: .*)?$", said, re.MULTILINE)  # the last exception is the one raised
+    code, operator = recognise(next((n for n in reversed(outer) if n.endswith("Error")), ""), said) or ("FW301", None)
     kind, _, words = signature.detail.partition(" ")
     lines = re.findall(rf"^(?:[\w.]+\.)?{re.escape(kind)}(?:: (.*))?$", said, re.MULTILINE)
     if code != signature.code or not lines:

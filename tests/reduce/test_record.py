@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from fairway.reduce.program import Program, Replay
 from fairway.reduce.record import record
+from fairway.reduce.reduce import _not_by_calls
 from fairway.reduce.script import forward
 from fairway.runtimes.eager import run_eager
 from fairway.subject.subject import Subject, build_subject
@@ -122,6 +124,27 @@ def test_a_part_takes_what_it_lacks_as_inputs_and_leaves_out_the_rest() -> None:
     with torch.no_grad():
         (got,) = Replay(part)(part.seen[part.inputs[0]])
     torch.testing.assert_close(got, part.seen[part.outputs[0]], rtol=0, atol=0)
+
+
+def test_a_line_of_the_models_own_that_decides_how_many_calls_there_are_is_named() -> None:
+    finding = _not_by_calls(subject_of(Looped()), "it fails").finding
+    assert finding.code == "FW505"
+    assert finding.where is not None
+    assert finding.where.source == "for step in range(x.shape[1]):"
+    assert _not_by_calls(subject_of(Layers()), "it fails").finding.where is None
+
+
+def test_rounding_and_signs_of_sizes_stay_sizes() -> None:
+    class Rounds(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x[:, : math.ceil(x.shape[1] / 2)] * -x.shape[0]
+
+    _, program, _ = written(Rounds())
+    said = "\n".join(forward(program))
+    assert "math.ceil(v" in said
+    assert "= -v" in said
+    other = torch.randn(3, 7, 8)
+    assert torch.equal(Replay(program)(other)[0], other[:, :4] * -3)
 
 
 def test_the_same_way_is_told_from_another() -> None:

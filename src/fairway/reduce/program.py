@@ -6,6 +6,7 @@ all else that a call was given is written down as it was.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,11 @@ OPERATORS: dict[str, tuple[Callable[..., Any], str]] = {
     "pow": (operator.pow, "**"),
     "gt": (operator.gt, ">"), "lt": (operator.lt, "<"), "ge": (operator.ge, ">="), "le": (operator.le, "<="),
     "eq": (operator.eq, "=="), "ne": (operator.ne, "!="),
+}  # fmt: skip
+
+UNARY: dict[str, tuple[Callable[..., Any], str]] = {
+    "neg": (operator.neg, "-{}"), "abs": (abs, "abs({})"), "ceil": (math.ceil, "math.ceil({})"),
+    "floor": (math.floor, "math.floor({})"), "trunc": (math.trunc, "math.trunc({})"),
 }  # fmt: skip
 
 COMPARES = ("gt", "lt", "ge", "le", "eq", "ne")
@@ -174,8 +180,8 @@ def run_call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         return len(range(args[0]))
     if name.startswith(BRANCH):
         return bool(OPERATORS[name.removeprefix(BRANCH)][0](*args))
-    if name in OPERATORS:
-        return OPERATORS[name][0](*args)
+    if name in OPERATORS or name in UNARY:
+        return (OPERATORS | UNARY)[name][0](*args)
     return function(name)(*args, **kwargs)
 
 

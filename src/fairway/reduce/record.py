@@ -11,7 +11,7 @@ import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._pytree import tree_leaves, tree_map  # seen to work in torch 2.9–2.13; no public counterpart
 
-from fairway.reduce.program import BRANCH, COMPARES, OPERATORS, STEPS, Call, Program, Ref
+from fairway.reduce.program import BRANCH, COMPARES, OPERATORS, STEPS, UNARY, Call, Program, Ref
 from fairway.runtimes.eager import uncompiled
 from fairway.subject.outputs import output_leaves
 from fairway.subject.subject import Subject
@@ -57,6 +57,13 @@ def _does(name: str) -> Any:
 def _done_to(name: str) -> Any:
     return lambda self, other: self._do(name, other, self)
 
+
+def _becomes(name: str) -> Any:
+    return lambda self: self.recorder.note(name, (self,), {}, UNARY[name][0](_bare(self)))
+
+
+for _name in UNARY:
+    setattr(Tracked, f"__{_name}__", _becomes(_name))
 
 for _name in OPERATORS:
     if _name in COMPARES:

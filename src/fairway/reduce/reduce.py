@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import shlex
@@ -17,7 +18,7 @@ from typing import Any
 
 import torch
 
-from fairway.errors import complain
+from fairway.errors import UserError, complain
 from fairway.evidence.gather import subject_lattice
 from fairway.evidence.judge import sample_inputs
 from fairway.ladder.tables import build_tables
@@ -27,6 +28,7 @@ from fairway.reduce.report import Reduced, write_report
 from fairway.reduce.script import title_of, write_script
 from fairway.reduce.shrink import shrink
 from fairway.reduce.trial import EXPORTERS, Bench, Case, Seen, Signature, dynamic, failed_script
+from fairway.rewrite.find import suspects
 from fairway.runtimes.eager import run_eager
 from fairway.subject.outputs import output_leaves
 from fairway.subject.subject import Subject
@@ -146,8 +148,22 @@ def _failing(
             if again.signature == seen.signature:
                 return bench, again, program
             ends[str(again.signature or again.said)] = None
-        raise complain("FW505", f"by {exporter} the model fails: {seen.signature}; its calls: {', '.join(ends)}")
+        raise _not_by_calls(subject, f"by {exporter} the model fails: {seen.signature}; its calls: {', '.join(ends)}")
     return None
+
+
+def _not_by_calls(subject: Subject, seen: str) -> UserError:
+    """Where a line of the model decides how many calls there are, that line is the cause, and it is named."""
+    args, kwargs = subject.call(subject.make(subject.example, 1, "normal"))
+    given = inspect.signature(subject.model.forward).bind(*args, **kwargs).arguments
+    lines = [] if isinstance(subject.model, torch.jit.ScriptModule) else suspects(subject.model, given)
+    if not lines:
+        return complain("FW505", seen)
+    return complain(
+        "FW505", f"{seen}; in the model's own code {lines[0].detail}", where=lines[0].where,
+        todo=("Look at the line named first: it is in the model, not in the exporter.",
+              "fairway export RECIPE tries to repair it."),
+    )  # fmt: skip
 
 
 def _ways(subject: Subject, whole: Program) -> Iterator[Program]:

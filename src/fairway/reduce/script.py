@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from fairway.reduce.draw import draw, span
-from fairway.reduce.program import BRANCH, OPERATORS, STEPS, Call, Program, Ref
+from fairway.reduce.program import BRANCH, OPERATORS, STEPS, UNARY, Call, Program, Ref
 from fairway.reduce.trial import WRONG, Seen, dynamic, values_at
 
 _EXPORT = {
@@ -42,13 +42,16 @@ def write_script(program: Program, exporter: str, title: str) -> str:
     call = _EXPORT[exporter].format(
         shapes=f"({shapes.strip()})", names=names, axes=dict(zip(names, axes, strict=True))
     )
-    lines = [f'"""{title}"""', "", "import numpy as np", "import onnxruntime", "import torch", ""]
+    body = forward(program)
+    lines = [f'"""{title}"""', ""]
+    lines += ["import math", ""] if any("math." in line for line in body) else []
+    lines += ["import numpy as np", "import onnxruntime", "import torch", ""]
     lines += [line for call in program.calls for line in _definition(program, call)]
     lines += ["", "def seed():", "    return torch.Generator().manual_seed(0)", "", ""]
     lines += ["class Repro(torch.nn.Module):", "    def __init__(self):", "        super().__init__()"]
     lines += [f"        {_weight(ref, tensor)}" for ref, tensor in program.weights.items()]
     lines += ["", f"    def forward({', '.join(['self', *names])}):"]
-    lines += [f"        {line}" for line in forward(program)]
+    lines += [f"        {line}" for line in body]
     lines += ["", "", "model = Repro().eval()"]
     lines += [f"inputs = ({''.join(drawn(v) + ', ' for v in values).strip()})"]
     given = "inputs, "
@@ -109,6 +112,8 @@ def statement(call: Call, names: Mapping[Ref, str]) -> str:
         return f"for _ in range({args[0]}): pass"
     if call.name.startswith(BRANCH):
         return f"if {args[0]} {OPERATORS[call.name.removeprefix(BRANCH)][1]} {args[1]}: pass"
+    if call.name in UNARY:
+        return UNARY[call.name][1].format(args[0])
     if call.name in OPERATORS:
         return f"{args[0]} {OPERATORS[call.name][1]} {args[1]}"
     short = call.name.removeprefix("torch.Tensor.")

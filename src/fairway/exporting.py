@@ -17,7 +17,7 @@ from fairway.evidence.lattice import LEVELS, Level
 from fairway.extras import require
 from fairway.findings import Finding
 from fairway.ladder.attempt import Limits, Workers
-from fairway.ladder.climb import Climb, Rung, Settings, climb, judge_file
+from fairway.ladder.climb import Climb, Rung, Settings, climb, judge_file, rank
 from fairway.ladder.pinpoint import pinpoint
 from fairway.ladder.plan import TRACE_OPSETS
 from fairway.ladder.route import ROUTES, parse_route
@@ -147,7 +147,7 @@ def export_subject(
     with Workers(settings.limits) as workers, workshop(path, workers.janitor) as folder:
         climbed = climb(workers, subject, settings, folder, tensors, progress or (lambda event: None))
         begins = pinpoint(workers, subject, settings, climbed, tensors, progress or (lambda event: None))
-        climbed = replace(climbed, findings=(*climbed.findings, *begins, *left_out))
+        climbed = replace(climbed, findings=(*sorted((*climbed.findings, *begins), key=rank), *left_out))
         record = write_record(subject, settings, climbed)
         best = climbed.best
         written = None
@@ -180,7 +180,7 @@ def verify_subject(
         climbed = judge_file(workers, subject, settings, str(path), header, tensors, heard)
         right = against() if climbed.verdict == "wrong" else ()
         begins = pinpoint(workers, subject, settings, climbed, tensors, heard, right)
-    findings = (*climbed.findings, *begins, *(() if changed is None else (changed,)))
+    findings = (*sorted((*climbed.findings, *begins), key=rank), *(() if changed is None else (changed,)))
     climbed = replace(climbed, findings=findings)
     record = write_record(subject, settings, climbed)
     record["opset"] = header.opset

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from fairway.reduce.draw import draw
 from fairway.reduce.program import Program, Replay
-from fairway.reduce.record import as_exported, record
+from fairway.reduce.record import record
 from fairway.reduce.script import write_script
 from fairway.reduce.simplify import plain_constants, plain_dtypes, small_sizes
+from fairway.runtimes.eager import as_exported
 from fairway.subject.subject import build_subject
 
 

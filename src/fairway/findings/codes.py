@@ -181,6 +181,11 @@ _ROWS = (
     Code("FW215", "output-left-out", "An output that is not a tensor is left out", "model",
          "It was the same for two examples; ONNX outputs are tensors.",
          ("Nothing, if whoever runs the file knows it.",), "warning"),
+    Code("FW216", "other-way-when-exported", "The model itself answers otherwise while it is exported", "model",
+         "Its code asks whether it is being exported (torch.compiler.is_exporting, is_compiling), and then computes "
+         "something else. That is what the file does too.",
+         ("Look at the line named, and at the condition that leads there.",
+          "Report it to whoever wrote the model: the two ways should give the same.")),
     # FW3xx: exporters.
     Code("FW301", "capture-failed", "The exporter could not capture the model", "upstream",
          "The exporter raised an error of its own.", ("See what the other rungs said: add --json.",)),

@@ -35,7 +35,7 @@ from fairway.subject.subject import Subject
 Verdict = Literal["verified", "wrong", "unproven", "failed"]
 Heard = Callable[[Any], None]
 
-NAMED = ("FW205", "FW206", "FW207", "FW211", "FW212")
+NAMED = ("FW205", "FW206", "FW207", "FW211", "FW212", "FW216")
 """Findings that name the true cause in the user's own code."""
 
 _BETTER: tuple[Verdict, ...] = ("failed", "wrong", "unproven", "verified")
@@ -300,20 +300,20 @@ def _sum_up(preflight: Preflight, rungs: Sequence[Rung]) -> tuple[Finding, ...]:
     for finding in found:
         place = f"{finding.where.file}:{finding.where.line}" if finding.where and finding.where.file else finding.seen
         unique.setdefault((finding.code, place), finding)
-    return tuple(sorted(unique.values(), key=_rank))
+    return tuple(sorted(unique.values(), key=rank))
 
 
 def best_rung(rungs: Sequence[Rung]) -> Rung | None:
     """The best verdict; among equals one with evidence, then the one that names the user's line."""
 
-    def rank(rung: Rung) -> tuple[int, bool, bool]:
+    def merit(rung: Rung) -> tuple[int, bool, bool]:
         named = any(f.code in NAMED for f in rung.findings)
         return _BETTER.index(rung.verdict), rung.evidence is not None, named
 
-    return max(rungs, key=rank, default=None)
+    return max(rungs, key=merit, default=None)
 
 
-def _rank(finding: Finding) -> tuple[int, int]:
+def rank(finding: Finding) -> tuple[int, int]:
     """The user's own line first, then what the evidence says, then what exporters say."""
     order = {"FW2": 0, "FW4": 1, "FW3": 2, "FW5": 3}
     named = finding.code in NAMED

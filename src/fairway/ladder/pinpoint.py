@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -12,7 +13,8 @@ from fairway.evidence.lattice import sample
 from fairway.findings import Finding
 from fairway.ladder.attempt import Workers
 from fairway.ladder.climb import Climb, Heard, Settings
-from fairway.locate.locate import Location, locate
+from fairway.locate.locate import locate
+from fairway.locate.other_way import other_way
 from fairway.subject.subject import Subject
 
 
@@ -30,15 +32,17 @@ def pinpoint(
     failing = rung.evidence.failing if rung.evidence is not None else (sample(subject.example),)
     path = rung.captured.path
 
-    def work(tell: Any) -> Location | None:
+    def work(tell: Any) -> list[Finding]:
         if settings.remedies:
             subject.model.eval()
+        way = None
+        with suppress(Exception):  # a model may refuse to run so; then it is not this
+            way = other_way(subject, sample_inputs(subject, failing[-1], data)) if failing else None
         found = [locate(subject, path, one, sample_inputs(subject, one, data), against) for one in failing]
-        if not found:
-            return None
         # A roomy point tells values apart; the smallest failing one is where people want to look.
-        first, last = found[0], found[-1]
-        return last if last.value == first.value else first
+        best = next((one for one in reversed(found) if one.value == found[0].value), None)
+        return [one for one in (way, None if best is None else best.finding()) if one is not None]
 
     got = workers.run(work)
-    return [got.value.finding()] if got.status == "done" and got.value is not None else []
+    found: list[Finding] = got.value if got.status == "done" else []
+    return found

@@ -242,20 +242,6 @@ class Recorder(TorchFunctionMode):
                 handle.remove()
 
 
-@contextmanager
-def as_exported() -> Iterator[None]:
-    """Models that ask whether they are being exported are told so, while they run with plain tensors."""
-    flags = ("_is_compiling_flag", "_is_exporting_flag")  # seen to work in torch 2.13; no public counterpart
-    before = [getattr(torch.compiler, flag) for flag in flags]
-    for flag in flags:
-        setattr(torch.compiler, flag, True)
-    try:
-        yield
-    finally:
-        for flag, value in zip(flags, before, strict=True):
-            setattr(torch.compiler, flag, value)
-
-
 def record(subject: Subject, tensors: Sequence[torch.Tensor]) -> Program:
     """The model at one input, as a program."""
     recorder = Recorder(subject.model)

@@ -23,13 +23,13 @@ from fairway.evidence.gather import subject_lattice
 from fairway.evidence.judge import sample_inputs
 from fairway.ladder.tables import build_tables
 from fairway.reduce.program import Program, Ref, Replay
-from fairway.reduce.record import as_exported, record
+from fairway.reduce.record import record
 from fairway.reduce.report import Reduced, write_report
 from fairway.reduce.script import title_of, write_script
 from fairway.reduce.shrink import shrink
 from fairway.reduce.trial import EXPORTERS, Bench, Case, Seen, Signature, dynamic, failed_script
 from fairway.rewrite.find import suspects
-from fairway.runtimes.eager import run_eager
+from fairway.runtimes.eager import as_exported, run_eager
 from fairway.subject.outputs import output_leaves
 from fairway.subject.subject import Subject
 

@@ -36,6 +36,20 @@ def uncompiled() -> AbstractContextManager[object]:
     return torch.compiler.set_stance("force_eager") if loaded else nullcontext()
 
 
+@contextmanager
+def as_exported() -> Iterator[None]:
+    """Models that ask whether they are being exported are told so, while they run with plain tensors."""
+    flags = ("_is_compiling_flag", "_is_exporting_flag")  # seen to work in torch 2.13; no public counterpart
+    before = [getattr(torch.compiler, flag) for flag in flags]
+    for flag in flags:
+        setattr(torch.compiler, flag, True)
+    try:
+        yield
+    finally:
+        for flag, value in zip(flags, before, strict=True):
+            setattr(torch.compiler, flag, value)
+
+
 def run_truth(subject: Subject, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The model in float64 throughout, also where forward asks for float32 by name."""
     with widened(subject.model), torch.no_grad(), uncompiled(), _Widen():

@@ -13,7 +13,7 @@ from fairway.evidence.lattice import sample
 from fairway.findings import Finding
 from fairway.ladder.attempt import Workers
 from fairway.ladder.climb import Climb, Heard, Settings
-from fairway.locate.locate import locate
+from fairway.locate.locate import locate, smallest
 from fairway.locate.other_way import other_way
 from fairway.subject.subject import Subject
 
@@ -39,8 +39,7 @@ def pinpoint(
         with suppress(Exception):  # a model may refuse to run so; then it is not this
             way = other_way(subject, sample_inputs(subject, failing[-1], data)) if failing else None
         found = [locate(subject, path, one, sample_inputs(subject, one, data), against) for one in failing]
-        # A roomy point tells values apart; the smallest failing one is where people want to look.
-        best = next((one for one in reversed(found) if one.value == found[0].value), None)
+        best = smallest(found)
         return [one for one in (way, None if best is None else best.finding()) if one is not None]
 
     got = workers.run(work)

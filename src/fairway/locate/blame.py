@@ -34,6 +34,9 @@ NEAR = 0.05
 FEW = 16
 """Whole numbers of so few elements are sizes and positions, which PyTorch keeps outside tensors."""
 
+SWALLOWS = 16.0
+"""Where a value's largest elements are so far from the next number of their dtype, additions leave no trace in them."""
+
 State = Literal["same", "reshaped", "shuffled", "unclear", "other"]
 """PyTorch has it; has its elements in that order; has its elements; nothing can be said; PyTorch has it nowhere."""
 
@@ -146,9 +149,15 @@ def judge_values(graph: Graph, matcher: Matcher, right: Graph) -> None:
         gives = [graph.values[name] for name in node.gives if name in graph.values]
         for value in gives:
             value.vouched = value.vouched or (value.state in ("same", "reshaped") and not value.certain)
-        if any(value.vouched for value in gives) and node.operator not in LOSSY:
+        if any(value.vouched and not _hides(value) for value in gives) and node.operator not in LOSSY:
             for value in graph.given(node):
                 value.vouched = value.vouched or not value.certain
+
+
+def _hides(value: Value) -> bool:
+    """Whether errors vanish in it: what a mask adds (minus infinity, -1e9, float16's lowest) swallows the other term."""
+    got = value.digest
+    return got is not None and (any(got.odd) or got.spacing >= SWALLOWS)
 
 
 def _settle(graph: Graph, right: Graph) -> dict[str, bool]:
@@ -237,6 +246,16 @@ def before_it(graph: Graph, node: Node) -> Node:
             break
         first = graph.nodes[moved[0].producer]
     return first
+
+
+def led_to(graph: Graph, node: Node) -> list[Node]:
+    """The nodes that compute with what this one gives, in the graph's order."""
+    tainted, found = set(node.gives), []
+    for later in graph.nodes[node.number + 1 :]:
+        if tainted & set(later.reads):
+            tainted.update(later.gives)
+            found.append(later)
+    return found
 
 
 def counterpart(graph: Graph, node: Node, heard: Sequence[Made]) -> Made | None:

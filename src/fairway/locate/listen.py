@@ -79,8 +79,10 @@ class Listener(Watch):  # type: ignore[no-untyped-call]  # torch's class is unty
         return tuple(range(before, len(self.heard)))
 
     def _hear(self, operator: str, tensor: torch.Tensor, parents: tuple[int, ...]) -> None:
+        if tensor.is_nested or tensor.layout != torch.strided:
+            return
         self.numbers.update(tensor.shape)
-        got = digest(to_array(tensor)) if tensor.layout == torch.strided else None
+        got = digest(to_array(tensor))
         if got is None:
             return
         number = len(self.heard)
@@ -125,10 +127,15 @@ def listen(subject: Subject, tensors: Sequence[torch.Tensor]) -> Listener:
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     listener = Listener(subject.model)
-    with warnings.catch_warnings(), sdpa_kernel(SDPBackend.MATH), listener.modules():
-        warnings.simplefilter("ignore")  # setting the flag speaks of GPUs that are not there
-        with torch.backends.mkldnn.flags(enabled=False), listener:
-            run_eager(subject, tensors)
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)  # it takes whole layers in one step, and packs what is padded
+    try:
+        with warnings.catch_warnings(), sdpa_kernel(SDPBackend.MATH), listener.modules():
+            warnings.simplefilter("ignore")  # setting the flag speaks of GPUs that are not there
+            with torch.backends.mkldnn.flags(enabled=False), listener:
+                run_eager(subject, tensors)
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
     return listener
 
 

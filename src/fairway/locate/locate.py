@@ -26,6 +26,7 @@ from fairway.locate.blame import (
     counterpart,
     first_wrong,
     judge_values,
+    led_to,
 )
 from fairway.locate.digest import Digest, digest
 from fairway.locate.listen import Listener, Made, listen
@@ -70,6 +71,14 @@ class Location:
     compared: int = 0
     said: str = ""
     """The runtime's words where it refuses."""
+
+    def agrees(self, other: Location) -> bool:
+        """Whether both name the same node, or the same line of the same module."""
+        if self.value == other.value:
+            return True
+        mine, theirs = (one.where or Where() for one in (self, other))
+        line = (mine.file, mine.line, mine.module)
+        return mine.file is not None and line == (theirs.file, theirs.line, theirs.module)
 
     def finding(self) -> Finding:
         if self.kind == "runtime":
@@ -117,7 +126,16 @@ def locate(
     else:
         return Location("runtime", str(sample), compared=len(graph.values))
     node = before_it(graph, begins[0])
-    return _describe(graph, node, begins, counterpart(graph, node, heard.heard), sample)
+    return _describe(graph, node, begins, heard.heard, sample)
+
+
+def smallest(found: Sequence[Location]) -> Location | None:
+    """Of what was found at failing samples, roomiest first: the last that agrees with the first.
+
+    A roomy sample tells values apart; the smallest failing one is where people want to look. They agree where they name
+    the same node, or the same line of the same module: a loop that was unrolled has many nodes for one line.
+    """
+    return next((one for one in reversed(found) if one.agrees(found[0])), None)
 
 
 def _run(proto: Any, folder: str, feeds: Mapping[str, Array]) -> Graph:
@@ -129,9 +147,17 @@ def _run(proto: Any, folder: str, feeds: Mapping[str, Array]) -> Graph:
         number, node = len(graph.nodes), step.node
         gives = tuple(name for name in node.output if name)
         graph.nodes.append(Node(number, node.name, node.op_type, tuple(reads(node)), gives, step.refused))
-        if node.op_type != "Constant":  # as a weight, it is nobody's result
+        if not _weight(node, graph):
             graph.values.update({name: _value(name, number, array) for name, array in step.gave.items()})
     return graph
+
+
+def _weight(node: Any, graph: Graph) -> bool:
+    """Whether a node gives a weight, which is nobody's result; also one that other names stand for.
+
+    TorchScript's exporter keeps one of several equal weights, and an Identity for each of the others.
+    """
+    return node.op_type == "Constant" or (node.op_type == "Identity" and node.input[0] not in graph.values)
 
 
 def _value(name: str, producer: int, array: Any) -> Value:
@@ -183,12 +209,15 @@ def _wrong_outputs(
 
 
 def _describe(
-    graph: Graph, node: Node, begins: Sequence[Node], made: Made | None, sample: Sample
+    graph: Graph, node: Node, begins: Sequence[Node], heard: Sequence[Made], sample: Sample
 ) -> Location:
+    made = counterpart(graph, node, heard)
     value = next((graph.values[name] for name in node.gives if name in graph.values), None)
     got = None if value is None else value.digest
     off = None if made is None or got is None else made.digest.error(got)
-    where = _place(made, node)
+    # A size is no tensor of PyTorch's; but what is computed with it is, and stands on a line.
+    near = (found for one in led_to(graph, node) if (found := counterpart(graph, one, heard)) is not None)
+    where = _place(made or next(near, None), node)
     return Location(
         kind="refuses" if node.refused else "computes",
         at=str(sample),

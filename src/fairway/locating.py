@@ -1,7 +1,7 @@
 """`fairway.locate`: judge a file, and where it is wrong, name the node, the module and the line.
 
 Values that PyTorch computes tell right from wrong, but an exporter takes steps of its own between them. So the model is
-exported again, by each exporter; a file of theirs that is verified and names its values alike settles those, too.
+exported again, by the exporter that made the file; what is verified and names its values alike settles those, too.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import onnx
+
 from fairway.exporting import Progress, export_subject, verify_subject
 from fairway.ladder.climb import Settings
 from fairway.result import Result
 from fairway.subject.onnx_file import check_room, check_signature, open_header
 from fairway.subject.subject import Subject
 
-AGAIN = ("export-dynamic", "trace")
+AGAIN = {"node_": "export-dynamic", "/": "trace"}
+"""Routes by how the exporter that they use begins the names of its nodes."""
 
 
 def locate_subject(
@@ -36,14 +39,24 @@ def locate_subject(
         return verify_subject(subject, path, settings, data, progress, lambda: [str(against)])
     with tempfile.TemporaryDirectory(prefix="fairway-") as folder:
         return verify_subject(
-            subject, path, settings, data, progress, lambda: _export_again(subject, settings, Path(folder), progress)
-        )
+            subject, path, settings, data, progress,
+            lambda: _export_again(subject, settings, Path(folder), _made_by(path), progress),
+        )  # fmt: skip
 
 
-def _export_again(subject: Subject, settings: Settings, folder: Path, progress: Progress | None) -> Sequence[str]:
+def _made_by(path: Path) -> list[str]:
+    """The routes whose names the file's nodes have; all where none has."""
+    names = [node.name for node in onnx.load(path, load_external_data=False).graph.node]
+    likely = [route for start, route in AGAIN.items() if any(name.startswith(start) for name in names)]
+    return likely or list(AGAIN.values())
+
+
+def _export_again(
+    subject: Subject, settings: Settings, folder: Path, routes: Sequence[str], progress: Progress | None
+) -> Sequence[str]:
     """Files that are right, by the plain routes."""
     found = []
-    for route in AGAIN:
+    for route in routes:
         if progress is not None:
             progress(("stage", f"exporting again by {route}, to compare"))
         target = folder / f"{route}.onnx"

@@ -71,6 +71,7 @@ def test_json_holds_the_rows_and_the_torch_here_is_taken_where_none_is_named(fai
         (("matrix", "recipe.py", "--torch", "new"), 2, "--torch 'new' is no version"),
         (("matrix", "nothing.py", "--torch", "2.9.1"), 3, "FW101"),
         (("watch",), 3, "fairway-watch.json does not exist"),
+        (("watch", "list"), 3, "fairway-watch.json does not exist"),
         (("watch", "add", "recipe.py", "--blocked-by", "me"), 2, "neither owner/repo#number nor the id"),
         (("watch", "add", "nothing.py", "--blocked-by", "a/b#1"), 3, "FW101"),
     ],
@@ -104,6 +105,10 @@ def test_what_is_blocked_is_kept_tested_again_and_said_to_be_possible(fairway: F
     (entry,) = json.loads((folder / "fairway-watch.json").read_text())["blocked"]
     assert entry["blocked_by"] == "hypot-not-translated (unreported)"
     assert entry["why"].startswith("dynamo=True: hypot")
+    said = fairway("watch", "list")
+    assert said.out.splitlines()[2].startswith("| recipe.py | hypot-not-translated (unreported) |")
+    assert ("| not tested |" in said.out, said.code) == (True, 0)
+    assert json.loads(fairway("watch", "list", "--json").out) == [entry]
     said = fairway("watch")
     assert said.out.splitlines()[-2:] == [
         "recipe.py has become possible with torch 2.13.0 (trace); it waited for hypot-not-translated (unreported).",

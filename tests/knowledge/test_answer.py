@@ -40,6 +40,10 @@ SEEDS = {
         "expression Eq(u0, 0) (unhinted: Eq(u0, 0))",
         ("your model", (), "Replace the decision by tensor arithmetic"),
     ),
+    "Heimdall, traced": (
+        "TracerWarning: Converting a tensor to a Python number might cause the trace to be incorrect",
+        ("your model", (), "Do not ship the file before it was judged"),
+    ),
     "Heimdall, sizes": (
         "RuntimeError: mat1 and mat2 shapes cannot be multiplied (1x1536 and 2048x128)",
         ("your model", (), "Build the layer with the size that arrives"),

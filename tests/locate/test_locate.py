@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,9 @@ from torch import Tensor, nn
 import fairway
 from fairway.evidence.judge import sample_inputs
 from fairway.evidence.lattice import Sample, sample
-from fairway.locate.locate import Location, locate
+from fairway.findings import Where
+from fairway.locate.locate import Location, locate, smallest
+from fairway.locating import _made_by
 from fairway.subject.subject import Subject, build_subject
 
 
@@ -219,3 +223,131 @@ def test_verify_says_where_the_error_begins_at_the_smallest_failing_shape(
     smallest = result.record["evidence"]["smallest"]
     assert f"seen at batch={smallest['batch']}, time={smallest['time']}" in found.seen
     assert smallest == {"batch": 1, "time": 1}
+
+
+def traced(model: nn.Module, inputs: tuple[Tensor, ...], names: list[str], path: Path) -> Path:
+    """As people export: by tracing, every dim declared dynamic."""
+    axes = {name: {0: "batch", 1: "time"} for name in names}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(model, inputs, path, dynamo=False, input_names=names, dynamic_axes=axes)
+    return path
+
+
+class Chooser(nn.Module):
+    """One of several layers for each sample, their norms equal at the start."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Sequential(nn.Linear(6, 6), nn.LayerNorm(6)) for _ in range(4)])
+
+    def forward(self, x: Tensor, which: Tensor) -> Tensor:
+        rows = [self.layers[int(which[i, 0].item())](x[i]) for i in range(x.shape[0])]
+        return torch.stack(rows)
+
+
+def test_weights_that_stand_under_several_names_are_no_ones_result(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    spec = ["x: float32[batch, time, 6]", "which: int64[batch, time] < 4"]
+    subject = build_subject(Chooser().eval(), spec, bounds={"batch": (1, 4), "time": (1, 5)})
+    inputs = (torch.zeros(2, 3, 6), torch.tensor([[3, 3, 3], [1, 1, 1]]))
+    path = traced(subject.model, inputs, ["x", "which"], tmp_path / "chosen.onnx")
+    assert any(node.op_type == "Identity" for node in onnx.load(path).graph.node)
+    at = sample({"batch": 2, "time": 3})
+    feeds = [torch.randn(2, 3, 6), torch.tensor([[0, 0, 0], [2, 2, 2]])]
+    found = locate(subject, str(path), at, feeds)
+    assert found.operator in ("MatMul", "Gemm")
+    assert found.where is not None
+    assert found.where.line == line_of("rows = [self.layers")
+    assert found.where.module is not None
+    assert found.where.module.startswith("layers.")
+
+
+class Padded(nn.Module):
+    """PyTorch runs it by the fast path, on nested tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1)
+
+    def forward(self, x: Tensor, padding: Tensor) -> Tensor:
+        seen = self.encoder(x, src_key_padding_mask=padding)
+        return seen.masked_fill(padding.unsqueeze(-1), 0.0)
+
+
+def test_a_baked_length_has_the_line_and_the_module_of_what_is_computed_with_it(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    spec = ["x: float32[batch, time, 8]", "padding: bool[batch, time] = padding-right"]
+    subject = build_subject(Padded().eval(), spec, bounds={"batch": (1, 4), "time": (2, 9)})
+    inputs = (torch.zeros(2, 5, 8), torch.zeros(2, 5, dtype=torch.bool))
+    path = traced(subject.model, inputs, ["x", "padding"], tmp_path / "baked.onnx")
+    found = look(subject, path, sample({"batch": 2, "time": 7}))
+    assert found.operator == "Concat"
+    assert found.where is not None
+    assert found.where.line == line_of("seen = self.encoder(x")
+    assert found.where.module == "encoder.layers.0.self_attn (MultiheadAttention)"
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
+class Masked(nn.Module):
+    """Attention twice; the first place is padding, which nobody attends to and which attends to nobody."""
+
+    def __init__(self, lowest: float) -> None:
+        super().__init__()
+        mask = torch.zeros(4, 4)
+        mask[0], mask[:, 0] = lowest, lowest
+        self.register_buffer("mask", mask)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(2):
+            scores = x @ x.transpose(1, 2) + self.mask
+            x = x + torch.softmax(scores, -1) @ x
+        return x
+
+
+@pytest.mark.parametrize("lowest", [torch.finfo(torch.float32).min, -1e9])
+def test_an_error_that_a_mask_hides_is_still_one(lowest: float, tmp_path: Path) -> None:
+    subject = build_subject(Masked(lowest).eval(), ["x: float32[batch, 4, 3]"], bounds={"batch": (1, 3)})
+    right = tmp_path / "right.onnx"
+    torch.onnx.export(subject.model, (torch.zeros(2, 4, 3),), right, dynamo=False, input_names=["x"],
+                      dynamic_axes={"x": {0: "batch"}})  # fmt: skip
+
+    def in_the_padding(graph: Any) -> str:
+        """The first softmax, wrong in the row that is padding: the second one's scores do not show it."""
+        node = nth(graph, "Softmax", 0)
+        off = np.zeros((4, 4), np.float32)
+        off[0] = 0.3
+        graph.initializer.append(numpy_helper.from_array(off, "off"))
+        for other in graph.node:
+            other.input[:] = ["planted" if name == node.output[0] else name for name in other.input]
+        place = list(graph.node).index(node) + 1
+        graph.node.insert(place, onnx.helper.make_node("Add", [node.output[0], "off"], ["planted"], name="planted"))
+        return "planted"
+
+    path, name = spoil(right, tmp_path, in_the_padding)
+    assert look(subject, path, sample({"batch": 2})).value == name
+
+
+def test_the_smallest_sample_that_names_the_same_line_is_told() -> None:
+    def at(where: str, value: str, line: int) -> Location:
+        return Location("computes", where, value=value, where=Where(file="net.py", line=line, module="a (A)"))
+
+    roomy, small, other = at("time=200", "c36", 7), at("time=24", "c0", 7), at("time=3", "c1", 8)
+    assert smallest([roomy, small]) is small
+    assert smallest([roomy, small, other]) is small
+    assert smallest([roomy, other]) is roomy
+    assert smallest([roomy, replace(small, value="c36", where=None)]).at == "time=24"  # type: ignore[union-attr]
+    assert smallest([]) is None
+
+
+@pytest.mark.parametrize("maker", ["dynamo", "TorchScript"])
+def test_the_exporter_that_made_a_file_is_known_by_its_names(maker: str, tmp_path: Path) -> None:
+    net, x, path = nn.Sequential(nn.Linear(3, 3), nn.ReLU()).eval(), torch.zeros(2, 3), tmp_path / "net.onnx"
+    torch.onnx.export(net, (x,), path, dynamo=maker == "dynamo", verbose=False)
+    assert _made_by(path) == [{"dynamo": "export-dynamic", "TorchScript": "trace"}[maker]]
+    proto = onnx.load(path)
+    for number, node in enumerate(proto.graph.node):
+        node.name = f"n{number}"
+    onnx.save(proto, path)
+    assert _made_by(path) == ["export-dynamic", "trace"]

@@ -173,6 +173,16 @@ def test_other_inputs_than_declared_are_refused(tmp_path: Path, subject: Subject
     assert (caught.value.finding.code, caught.value.finding.seen) == ("FW411", seen)
 
 
+def test_an_input_that_the_exporter_renamed_for_an_outputs_sake_is_named(tmp_path: Path, subject: Subject) -> None:
+    named = model([value("x.1", ["b", "t", 3])])
+    named.graph.output[0].name = "x"
+    with pytest.raises(UserError) as caught:
+        check_signature(open_header(save(tmp_path, named)), subject)
+    assert caught.value.finding.seen == (
+        "the file takes x.1; declared are x. An output has the name x, too; so the exporter renamed the input to x.1"
+    )
+
+
 def test_declared_inputs_and_those_of_unknown_rank_are_accepted(tmp_path: Path, subject: Subject) -> None:
     for shape in (["b", "t", 3], [None, None, None], None):
         check_signature(open_header(save(tmp_path, model([value("x", shape)]))), subject)

@@ -18,7 +18,9 @@ from fairway.findings.log import TAIL, decode, read_tail
 from fairway.findings.render import labelled, render_page
 from fairway.knowledge.answer import NO_ISSUE, Answer, find_answers
 
-NOTHING = "no error found in it: nothing stands there as Python or a library words one"
+NOTHING = """\
+no error found in it: nothing stands there as Python or a library words one
+A file that is wrong without a word leaves none; it is found by: fairway verify FILE RECIPE"""
 
 
 def explain(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fairway.cli import options
-from fairway.cli.show import Progress, result_status, show_result
+from fairway.cli.judging import judge_and_show
+from fairway.cli.show import Progress
+
+if TYPE_CHECKING:
+    from fairway.ladder.climb import Settings
+    from fairway.result import Result
+    from fairway.subject.subject import Subject
 
 
 def verify(
@@ -27,19 +31,11 @@ def verify(
     json: options.JsonOption = False,
 ) -> int:
     """Judge an ONNX file against the model it is said to be."""
+
+    def judge(subject: Subject, settings: Settings, progress: Progress) -> Result:
+        from fairway.exporting import verify_subject
+
+        return verify_subject(subject, model, settings, data, progress)
+
     said = options.overrides(inputs, dims, checkpoint, trust)
-    limit = options.parse_memory(memory)
-
-    from fairway.exporting import make_settings, verify_subject
-    from fairway.subject.recipe import load_subject
-
-    settings = make_settings(level, (), None, True, timeout, limit)
-    with redirect_stdout(sys.stderr):  # a recipe may print; standard output is for the result
-        subject = load_subject(recipe, said)
-    progress = Progress()
-    try:
-        result = verify_subject(subject, model, settings, data, progress)
-    finally:
-        progress.close()
-    show_result(result, json)
-    return result_status(result)
+    return judge_and_show(recipe, said, level, timeout, memory, json, judge)

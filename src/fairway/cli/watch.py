@@ -1,4 +1,4 @@
-"""fairway watch [add RECIPE]"""
+"""fairway watch [add RECIPE | list]"""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def watch(
 
     With the versions installed, or with those named, in environments as `fairway matrix` makes them. The list keeps
     what came out. Exit code 1 where something that was possible is broken again. `fairway watch add` puts a recipe on
-    the list.
+    the list, `fairway watch list` only shows it.
     """
     if context.invoked_subcommand is not None:
         return 0
@@ -74,6 +74,19 @@ def watch(
     else:
         print("\n".join((watch_table(entries), "", *news(entries))))
     return 1 if any(entry.state == "broken again" for entry in entries) else 0
+
+
+@app.command("list")
+def show_list(
+    file: FileOption = LIST,
+    json: Annotated[bool, typer.Option("--json", help="Print the list as JSON on standard output.")] = False,
+) -> int:
+    """Show the list as it was left; nothing is tested."""
+    from fairway.matrix.watch import read, watch_table
+
+    entries = read(file)
+    print(json_module.dumps([asdict(entry) for entry in entries], indent=1) if json else watch_table(entries))
+    return 0
 
 
 @app.command("add")

@@ -186,6 +186,11 @@ _ROWS = (
          "something else. That is what the file does too.",
          ("Look at the line named, and at the condition that leads there.",
           "Report it to whoever wrote the model: the two ways should give the same.")),
+    Code("FW218", "frozen-by-the-trace", "A value is frozen while the model is traced", "model",
+         "The tracer kept what a tensor was in the example: as a number, a constant, a branch taken. The file computes "
+         "with that whatever it is given. A warning is all that is said; the export and onnx.checker pass.",
+         ("Do not ship the file before it was judged at other values and sizes: fairway verify FILE RECIPE.",
+          "Replace int(), .item() or `if` on a tensor by tensor arithmetic (torch.where, gather), or use torch.cond.")),
     # FW3xx: exporters.
     Code("FW301", "capture-failed", "The exporter could not capture the model", "upstream",
          "The exporter raised an error of its own.", ("See what the other rungs said: add --json.",)),

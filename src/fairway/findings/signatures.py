@@ -23,6 +23,7 @@ class Signature:
 
 
 EXPORTERS = (
+    Signature("FW218", re.compile(r"cause the trace to be incorrect"), ("TracerWarning",)),
     Signature("FW009", re.compile(r"No space left on device|\[Errno 28\]")),
     Signature("FW306", kinds=("OpsetNotHonoured",)),
     Signature(
@@ -38,7 +39,7 @@ EXPORTERS = (
         "FW303",
         re.compile(
             r"GuardOnDataDependentSymNode|Could not guard on data-dependent|Could not extract specialized|"
-            r"DataDependent|data.dependent|_local_scalar_dense|Converting a tensor to a Python"
+            r"DataDependent|data.dependent|_local_scalar_dense"
         ),
     ),
     Signature(
@@ -66,6 +67,7 @@ OTHERS = (
 torch.onnx puts around whatever torch.export said, and comes last."""
 
 ANYWHERE = (
+    Signature("FW218", re.compile(r"cause the trace to be incorrect")),
     Signature("FW212", re.compile(r"mat1 and mat2 shapes cannot be multiplied")),
     Signature("FW303", re.compile(r"GuardOnDataDependentSymNode|Could not guard on data-dependent expression")),
     Signature("FW304", re.compile(r"No ONNX function found for <OpOverload|Exporting the operator 'aten::")),

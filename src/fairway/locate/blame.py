@@ -155,7 +155,7 @@ def judge_values(graph: Graph, matcher: Matcher, right: Graph) -> None:
 
 
 def _hides(value: Value) -> bool:
-    """Whether errors vanish in it: what a mask adds (minus infinity, -1e9, float16's lowest) swallows the other term."""
+    """Whether errors vanish in it: what masks add (minus infinity, -1e9, float16's lowest) swallows the rest."""
     got = value.digest
     return got is not None and (any(got.odd) or got.spacing >= SWALLOWS)
 

@@ -87,7 +87,7 @@ def digest(array: Array) -> Digest | None:
         odd += (np.isnan(part).sum(), (part > HUGE).sum(), (part < -HUGE).sum())
         if odd.any():
             part = np.where(np.abs(part) <= HUGE, part, 0.0)  # NaN compares false
-        # Not by BLAS: its threads wait for one another in a loop, which on a busy machine takes a hundred times as long.
+        # Not by BLAS: its threads wait for one another in a loop, which takes ten times as long on a busy machine.
         ordered += _turns(size, start) * np.einsum("ij,j->i", _signs(min(size, CHUNK))[:, : part.size], part)
         square += float(np.square(part).sum())
         total += float(part.sum())

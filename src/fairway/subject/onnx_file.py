@@ -132,11 +132,21 @@ def check_signature(header: Header, subject: Subject) -> None:
     theirs = {v.name: v for v in header.inputs}
     if set(theirs) != set(subject.input_names):
         takes, declared = ", ".join(theirs) or "nothing", ", ".join(subject.input_names)
-        raise complain("FW411", f"the file takes {takes}; declared are {declared}")
+        raise complain("FW411", f"the file takes {takes}; declared are {declared}{_renamed(header, subject)}")
     for spec in subject.spec:
         value = theirs[spec.name]
         if value.dtype != spec.dtype or (value.shape is not None and len(value.shape) != len(spec.shape)):
             raise complain("FW411", f"the file has {value}; declared is {spec}")
+
+
+def _renamed(header: Header, subject: Subject) -> str:
+    """TorchScript's exporter renames an input whose name an output has too, and says nothing."""
+    both = {v.name for v in header.outputs} & set(subject.input_names)
+    for value in header.inputs:
+        stem = value.name.rpartition(".")[0]
+        if stem in both:
+            return f". An output has the name {stem}, too; so the exporter renamed the input to {value.name}"
+    return ""
 
 
 def dims_fixed(header: Header, subject: Subject) -> list[str]:

@@ -1,0 +1,39 @@
+"""What verify and locate share: a file, the model it is said to be, and how closely to look."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING
+
+from fairway.cli import options
+from fairway.cli.show import Progress, result_status, show_result
+
+if TYPE_CHECKING:
+    from fairway.ladder.climb import Settings
+    from fairway.result import Result
+    from fairway.subject.recipe import Overrides
+    from fairway.subject.subject import Subject
+
+
+def judge_and_show(
+    recipe: str, said: Overrides, level: str, timeout: float, memory: str | None, json: bool,
+    judge: Callable[[Subject, Settings, Progress], Result],
+) -> int:  # fmt: skip
+    """Loads the recipe, lets `judge` look at the file, prints what came out; the exit code."""
+    limit = options.parse_memory(memory)
+
+    from fairway.exporting import make_settings
+    from fairway.subject.recipe import load_subject
+
+    settings = make_settings(level, (), None, True, timeout, limit)
+    with redirect_stdout(sys.stderr):  # a recipe may print; standard output is for the result
+        subject = load_subject(recipe, said)
+    progress = Progress()
+    try:
+        result = judge(subject, settings, progress)
+    finally:
+        progress.close()
+    show_result(result, json)
+    return result_status(result)

@@ -1214,7 +1214,8 @@ def test_a_file_with_other_inputs_is_answered_with_both_signatures(fairway: Fair
         FW411 error: The file's inputs are not the declared ones
           seen      the file has x: float32[batch, 3]; declared is x: float64[batch, 3]
           why       Their number, names, dtypes or ranks differ.
-          do        1. Declare the inputs as the file has them.
+          do        1. Name the recipe of the model that the file was made from.
+                    2. Declare the inputs as the file has them.
         """
     )
     assert said.code == 1

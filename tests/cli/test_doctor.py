@@ -68,3 +68,10 @@ def test_an_unknown_probe_is_a_usage_error_that_lists_the_known(fairway: Fairway
     said = fairway("doctor", "--probe", "nonsense")
     assert "probe 'nonsense'; the probes are constant, linear," in " ".join(said.err.split())
     assert said.code == 2
+
+
+def test_a_recipe_that_is_not_there_is_said_before_anything_is_probed(fairway: Fairway, monkeypatch: Any) -> None:
+    monkeypatch.setattr(checkup, "look_around", lambda: pytest.fail("the machine was looked at"))
+    said = fairway("doctor", "nothing.py:net")
+    assert "seen      nothing.py does not exist" in said.err
+    assert (said.out, said.code) == ("", 3)

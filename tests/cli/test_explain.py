@@ -94,3 +94,9 @@ def test_the_exit_code_says_whether_anything_is_known(fairway: Fairway, folder: 
         "A file that is wrong without a word leaves none; it is found by: fairway verify FILE RECIPE",
     ]
     assert said.code == 1
+
+
+def test_codes_are_json_too_where_that_is_asked_for(fairway: Fairway) -> None:
+    page = json.loads(fairway("explain", "FW408", "--json").out)
+    assert (page["code"], page["name"], page["severity"]) == ("FW408", "runtime-fails", "error")
+    assert page in json.loads(fairway("explain", "--list", "--json").out)

@@ -6,12 +6,14 @@ import json as json_module
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fairway.cli import options
 from fairway.cli.show import Progress
+from fairway.errors import complain
 from fairway.findings.render import printable, render_finding
 
 if TYPE_CHECKING:
@@ -47,6 +49,8 @@ def doctor(
     """
     said = options.overrides(inputs, dims, checkpoint, trust)
     limit = options.parse_memory(memory)
+    if recipe is not None:
+        _refuse_a_missing_file(recipe)
 
     def asked() -> Asked:
         from fairway.doctor.checkup import Asked
@@ -69,6 +73,14 @@ def doctor(
         progress.close()
     print(json_module.dumps(checkup.as_dict(), indent=1, default=str) if json else "\n".join(_lines(checkup)))
     return 0 if checkup.healthy else 1
+
+
+def _refuse_a_missing_file(recipe: str) -> None:
+    """A mistyped path is said at once, not after the probes; whatever else a recipe does is the doctor's to judge."""
+    where = recipe.partition(":")[0]
+    if where.endswith(".py") and not Path(where).exists():
+        todo = ("Check the path; a relative one starts at the current folder.",)
+        raise complain("FW101", f"{where:.200} does not exist", todo=todo)
 
 
 def _lines(checkup: Checkup) -> Iterator[str]:

@@ -36,11 +36,11 @@ def explain(
     Exit code 1 where nothing in the log is known.
     """
     if everything or what is None:
-        for each in CODES.values():
-            print(f"{each.code}  {each.severity:<8} {each.title}")
+        listed = [f"{each.code}  {each.severity:<8} {each.title}" for each in CODES.values()]
+        print(json_module.dumps([asdict(each) for each in CODES.values()], indent=1) if json else "\n".join(listed))
         return 0
     if re.fullmatch(r"[fF][wW]\d{3}", what):
-        return _explain_code(what.upper())
+        return _explain_code(what.upper(), json)
     data = _read(what)
     answers = find_answers(decode(data))
     if json:
@@ -50,10 +50,10 @@ def explain(
     return 0 if any(answer.known for answer in answers) else 1
 
 
-def _explain_code(code: str) -> int:
+def _explain_code(code: str, json: bool) -> int:
     if code not in CODES:
         raise complain("FW014", code)
-    print(render_page(CODES[code]))
+    print(json_module.dumps(asdict(CODES[code]), indent=1) if json else render_page(CODES[code]))
     return 0
 
 

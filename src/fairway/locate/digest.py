@@ -105,8 +105,8 @@ def digest(array: Array) -> Digest | None:
 
 def _turns(size: int, start: int) -> Real:
     """A sign for each projection, another set for each chunk, so that chunks that change places are told apart."""
-    turns: Real = np.random.default_rng((size, start)).integers(0, 2, PROJECTIONS) * 2.0 - 1.0
-    return turns
+    turns = np.random.default_rng((size, start)).integers(0, 2, PROJECTIONS)
+    return turns.astype(np.float64) * 2 - 1
 
 
 @lru_cache(maxsize=64)

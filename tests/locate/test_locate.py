@@ -235,11 +235,13 @@ def traced(model: nn.Module, inputs: tuple[Tensor, ...], names: list[str], path:
 
 
 class Chooser(nn.Module):
-    """One of several layers for each sample, their norms equal at the start."""
+    """One of several layers for each sample; two of them have the same norm."""
 
     def __init__(self) -> None:
         super().__init__()
         self.layers = nn.ModuleList([nn.Sequential(nn.Linear(6, 6), nn.LayerNorm(6)) for _ in range(4)])
+        for number in (1, 3):
+            nn.init.normal_(self.layers[number][1].weight, generator=torch.Generator().manual_seed(1))  # type: ignore[index]
 
     def forward(self, x: Tensor, which: Tensor) -> Tensor:
         rows = [self.layers[int(which[i, 0].item())](x[i]) for i in range(x.shape[0])]

@@ -133,7 +133,8 @@ def listen(subject: Subject, tensors: Sequence[torch.Tensor]) -> Listener:
 
 
 @cache
-def _whose(file: str) -> bool:
+def is_models(file: str) -> bool:
+    """The user's own code, or a library's other than torch."""
     return is_users(file) or is_foreign_library(file)
 
 
@@ -144,7 +145,7 @@ def here() -> Where | None:
         code = frame.f_code
         if code is listen.__code__:
             return None
-        if _whose(code.co_filename):
+        if is_models(code.co_filename):
             return Where(file=code.co_filename, line=frame.f_lineno, function=code.co_qualname)
         frame = frame.f_back  # type: ignore[assignment]  # the loop ends at None
     return None

@@ -1,0 +1,157 @@
+"""A file that is right at one size and wrong at another: the lines at which PyTorch's own runs there part.
+
+An exporter follows the run at its example. Where the model's code asks for a size, goes another way at another size,
+takes another number of steps, or makes a tensor of a Python list as long as a size, the file keeps what the example
+did. So these lines are the cause, whosever code they stand in.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fairway.findings import Finding, Where
+from fairway.locate.ways import Site, Ways, ways_of
+from fairway.runtimes.eager import run_eager
+from fairway.subject.subject import Subject
+
+MOST = 5
+"""Lines named at most. What comes later is often but a consequence of what came before."""
+
+LIST_WHY = "A Python list has one length while the model is captured, the example's; the file holds it as a constant."
+LIST_TODO = ("Make it of the size itself: torch.arange(n) for torch.tensor(list(range(n))).",)
+
+Span = tuple[int, int, int, int]
+Seen = frozenset[Any]
+
+
+@dataclass(frozen=True)
+class Side:
+    """Inputs of one size, with different values, and that size in words."""
+
+    said: str
+    inputs: Sequence[Sequence[torch.Tensor]]
+
+
+def parting(subject: Subject, right: Side, wrong: Side) -> list[Finding]:
+    """The lines that do one thing at every input of the one side and another at every input of the other."""
+    run_eager(subject, right.inputs[0])  # what is done once and remembered, such as a warning, parts no runs
+    rights = [ways_of(partial(run_eager, subject, one)) for one in right.inputs]
+    wrongs = [ways_of(partial(run_eager, subject, one)) for one in wrong.inputs]
+    found: dict[tuple[str | None, int | None], Finding] = {}
+    for site in wrongs[0].taken:
+        header = _header(site)
+        looked = _counted if header is not None and header.kind == "while" else _taken
+        here, there = (_agreed([looked(ways, site) for ways in side]) for side in (rights, wrongs))
+        if header is not None and here and there and here != there:
+            finding = _finding(header, site, (right.said, here), (wrong.said, there))
+            if finding.where is not None:
+                found.setdefault((finding.where.file, finding.where.line), finding)
+    return list(found.values())[:MOST]
+
+
+def _taken(ways: Ways, site: Site) -> Seen:
+    return frozenset(ways.taken.get(site, ()))
+
+
+def _counted(ways: Ways, site: Site) -> Seen:
+    return frozenset(ways.counts.get(site, ()))
+
+
+def _agreed(seen: Sequence[Seen]) -> Seen:
+    """What all runs of a side did; nothing where they differ, since then it hangs on values and not on the size."""
+    return seen[0] if all(one == seen[0] for one in seen) else frozenset()
+
+
+@dataclass(frozen=True)
+class _Header:
+    """What decides at a site: a branch, a `for`, a `while` or a list, its line, and its words."""
+
+    kind: str
+    line: int
+    text: str
+    asked: Span = (0, 0, 0, 0)
+    """Where the question stands."""
+    around: Span = (0, 0, 0, 0)
+    """The statement or expression that asks it, which Python takes for the place of a question that is but a name."""
+    single: bool = False
+    """Whether the question is one comparison or name, so that the jump's answer is that of the whole."""
+
+
+def _header(site: Site) -> _Header | None:
+    """None for jumps that are no question of the model's, such as those of `try` and `with`."""
+    file, span = site.code.co_filename, site.position
+    if site.kind == "list":
+        return _Header("list", span[0], "")
+    near = [one for one in _deciding(file) if span == one.around or _within(span, one.asked)]
+    if near:
+        return min(near, key=lambda one: (one.kind == "and", one.asked[1] - one.asked[0], one.asked[3] - one.asked[2]))
+    # The loop of a comprehension, whose place is that of the whole.
+    return _Header("for", span[0], linecache.getline(file, span[0]).strip()) if site.kind == "loop" else None
+
+
+@cache
+def _deciding(file: str) -> list[_Header]:
+    """The expressions of a file on which its flow hangs."""
+    try:
+        tree = ast.parse(Path(file).read_text())
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return []
+    found: list[_Header] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.If() | ast.IfExp() | ast.While():
+                test, loop = node.test, isinstance(node, ast.While)
+                kind, words = ("while", "while ") if loop else ("if", "")
+                single = not isinstance(test, ast.BoolOp | ast.UnaryOp)
+                text = f"{words}{ast.unparse(test)}"
+                found.append(_Header(kind, node.lineno, text, _span(test), _span(node), single))
+            case ast.For():
+                words = f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}"
+                found.append(_Header("for", node.lineno, words, _span(node.iter), _span(node)))
+            case ast.BoolOp():
+                found.append(_Header("and", node.lineno, ast.unparse(node), _span(node), _span(node)))
+    return found
+
+
+def _span(node: ast.expr | ast.stmt) -> Span:
+    return node.lineno, node.end_lineno or node.lineno, node.col_offset, node.end_col_offset or 0
+
+
+def _within(inner: Span, outer: Span) -> bool:
+    return (outer[0], outer[2]) <= (inner[0], inner[2]) and (inner[1], inner[3]) <= (outer[1], outer[3])
+
+
+def _finding(header: _Header, site: Site, right: tuple[str, Seen], wrong: tuple[str, Seen]) -> Finding:
+    file = site.code.co_filename
+    source = linecache.getline(file, header.line).strip() or None
+    where = Where(file=file, line=header.line, function=site.code.co_qualname, source=source)
+    say = partial(_say, header.kind, header.single and site.kind != "none")
+    said = f"{say(right[1])} at {right[0]}, where the file is right, and {say(wrong[1])} at {wrong[0]}"
+    if header.kind == "list":
+        return Finding("FW406", f"a list that is made a tensor {said}", where, LIST_WHY, LIST_TODO)
+    return Finding("FW206" if header.kind in ("for", "while") else "FW207", f"`{header.text}` {said}", where)
+
+
+def _either(seen: Seen) -> str:
+    return " or ".join("x".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in sorted(seen))
+
+
+def _say(kind: str, whole: bool, seen: Seen) -> str:
+    """What was done at a site. A part of a condition says nothing of the whole but that it was decided otherwise."""
+    if kind in ("for", "while"):
+        return f"takes {_either(seen)} steps"
+    if kind == "list":
+        return f"has {_either(seen)} elements"
+    if len(seen) > 1:
+        return "goes both ways"
+    if whole:
+        return "is true" if True in seen else "is false"
+    return "goes one way" if True in seen else "goes the other way"

@@ -60,7 +60,13 @@ def pinpoint(
     for work in (cause, begins) if failing else ():
         got = workers.run(work)
         said += got.value if got.status == "done" else []
-    return said
+    known = {_place(finding) for finding in climbed.findings}
+    return [finding for finding in said if _place(finding) not in known]
+
+
+def _place(finding: Finding) -> tuple[str, object, object]:
+    where = finding.where
+    return (finding.code, where.file, where.line) if where and where.file else (finding.code, None, finding.seen)
 
 
 def _parted(subject: Subject, sides: Sequence[tuple[Point, Point]], failing: Sample) -> list[Finding]:

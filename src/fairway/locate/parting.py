@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from fairway.findings import Finding, Where
-from fairway.locate.ways import Site, Ways, ways_of
+from fairway.locate.ways import Site, Span, Ways, position, ways_of
 from fairway.runtimes.eager import run_eager
 from fairway.subject.subject import Subject
 
@@ -28,7 +28,6 @@ MOST = 5
 LIST_WHY = "A Python list has one length while the model is captured, the example's; the file holds it as a constant."
 LIST_TODO = ("Make it of the size itself: torch.arange(n) for torch.tensor(list(range(n))).",)
 
-Span = tuple[int, int, int, int]
 Seen = frozenset[Any]
 
 
@@ -62,7 +61,7 @@ def _taken(ways: Ways, site: Site) -> Seen:
 
 
 def _counted(ways: Ways, site: Site) -> Seen:
-    return frozenset(ways.counts.get(site, ()))
+    return frozenset(ways.counts.get((site.code, position(site)), ()))
 
 
 def _agreed(seen: Sequence[Seen]) -> Seen:
@@ -87,7 +86,7 @@ class _Header:
 
 def _header(site: Site) -> _Header | None:
     """None for jumps that are no question of the model's, such as those of `try` and `with`."""
-    file, span = site.code.co_filename, site.position
+    file, span = site.code.co_filename, position(site)
     if site.kind == "list":
         return _Header("list", span[0], "")
     near = [one for one in _deciding(file) if span == one.around or _within(span, one.asked)]
@@ -147,7 +146,7 @@ def _either(seen: Seen) -> str:
 def _say(kind: str, whole: bool, seen: Seen) -> str:
     """What was done at a site. A part of a condition says nothing of the whole but that it was decided otherwise."""
     if kind in ("for", "while"):
-        return f"takes {_either(seen)} steps"
+        return f"takes {_either(seen)} step" + "s" * (seen != {1})
     if kind == "list":
         return f"has {_either(seen)} elements"
     if len(seen) > 1:

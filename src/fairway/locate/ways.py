@@ -22,7 +22,8 @@ from torch.overrides import TorchFunctionMode
 
 from fairway.locate.listen import is_models
 
-_MAKING = (torch.tensor, torch.as_tensor, torch.asarray, torch.from_numpy, torch.Tensor.new_tensor)
+_MAKING = (torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor)
+"""torch.from_numpy tells nobody that it is called."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,18 @@ class Site:
     kind: str
     """`loop` or `list`; of a jump, at what answer to its question it is taken: `true`, `false`, or `none`."""
 
-    @property
-    def position(self) -> tuple[int, int, int, int]:
-        """First line, last line, first column, last column of the expression that decides."""
-        if self.kind == "list":
-            return self.offset, self.offset, 0, 0
-        first, last, start, end = list(self.code.co_positions())[self.offset // 2]
-        return first or 0, last or first or 0, start or 0, end or 0
+
+Span = tuple[int, int, int, int]
+"""First line, last line, first column, last column."""
+
+
+@cache
+def position(site: Site) -> Span:
+    """Where the expression stands that decides."""
+    if site.kind == "list":
+        return site.offset, site.offset, 0, 0
+    first, last, start, end = list(site.code.co_positions())[site.offset // 2]
+    return first or 0, last or first or 0, start or 0, end or 0
 
 
 @dataclass
@@ -49,8 +55,10 @@ class Ways:
 
     taken: dict[Site, set[Any]] = field(default_factory=dict)
     """For a jump the answers to its question, for a loop its steps each time it was entered, for a list its shape."""
-    counts: dict[Site, set[int]] = field(default_factory=dict)
-    """How often the answer was yes in one call of the function: the steps of a `while`."""
+    counts: dict[tuple[types.CodeType, Span], set[int]] = field(default_factory=dict)
+    """How often the answer was yes in one call of the function: the steps of a `while`, which asks at two places."""
+    paused: dict[tuple[int, types.CodeType], Counter[Site]] = field(default_factory=dict)
+    """The steps taken so far in generators that have handed something out."""
 
 
 def ways_of(run: Callable[[], Any]) -> Ways:
@@ -62,7 +70,7 @@ def ways_of(run: Callable[[], Any]) -> Ways:
         if not jumps:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        return _follow(jumps, ways)
+        return _follow(jumps, ways, ways.paused.pop((id(frame), frame.f_code), Counter()))
 
     before = sys.gettrace()
     with _Lists(ways):
@@ -77,10 +85,14 @@ def ways_of(run: Callable[[], Any]) -> Ways:
 @cache
 def _jumps(code: types.CodeType) -> dict[int, tuple[int, Site]]:
     """The instructions that go one of two ways: where each goes on if it does not jump, and its site."""
-    found = {}
+    found: dict[int, tuple[int, Site]] = {}
+    begins = None
     for one, following in pairwise(dis.get_instructions(code)):
+        begins = one.offset if begins is None else begins
         if one.opname == "FOR_ITER" or ("JUMP" in one.opname and "IF" in one.opname):
-            found[one.offset] = following.offset, Site(code, one.offset, _kind(one.opname))
+            # A long jump has a prefix, and Python 3.11 stops at the prefix alone.
+            found[begins] = found[one.offset] = following.offset, Site(code, one.offset, _kind(one.opname))
+        begins = begins if one.opname == "EXTENDED_ARG" else None
     return found
 
 
@@ -90,15 +102,14 @@ def _kind(name: str) -> str:
     return "none" if name.endswith("NONE") else "true" if "IF_TRUE" in name else "false"
 
 
-def _follow(jumps: Mapping[int, tuple[int, Site]], ways: Ways) -> Any:
+def _follow(jumps: Mapping[int, tuple[int, Site]], ways: Ways, steps: Counter[Site]) -> Any:
     """What is called at each instruction of one call of the function."""
     last = -1
-    steps: Counter[Site] = Counter()
 
     def at(frame: types.FrameType, event: str, _: Any) -> Any:
         nonlocal last
         if event == "opcode":
-            if last in jumps:
+            if last in jumps and frame.f_lasti != jumps[last][1].offset:
                 straight, site = jumps[last]
                 yes = (frame.f_lasti == straight) == (site.kind != "true")
                 steps[site] += yes
@@ -107,12 +118,27 @@ def _follow(jumps: Mapping[int, tuple[int, Site]], ways: Ways) -> Any:
                 elif not yes:
                     ways.taken.setdefault(site, set()).add(steps.pop(site))
             last = frame.f_lasti
+        elif event == "return" and _pauses(frame):
+            ways.paused[id(frame), frame.f_code] = steps
         elif event == "return":
-            for site, number in steps.items():
-                (ways.taken if site.kind == "loop" else ways.counts).setdefault(site, set()).add(number)
+            _close(steps, ways)
         return at
 
     return at
+
+
+def _pauses(frame: types.FrameType) -> bool:
+    return dis.opname[frame.f_code.co_code[frame.f_lasti]] in ("YIELD_VALUE", "RETURN_GENERATOR")
+
+
+def _close(steps: Counter[Site], ways: Ways) -> None:
+    """The function has ended, its questions were so often true. A loop that was left early hangs on what ended it."""
+    asked: Counter[tuple[types.CodeType, Span]] = Counter()
+    for site, number in steps.items():
+        if site.kind != "loop":
+            asked[site.code, position(site)] += number
+    for place, number in asked.items():
+        ways.counts.setdefault(place, set()).add(number)
 
 
 class _Lists(TorchFunctionMode):

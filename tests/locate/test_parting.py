@@ -1,0 +1,159 @@
+"""Where a file is right at one size and wrong at another, the lines on which that hangs are named, in any library."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import fairway
+from fairway.findings import Finding
+from fairway.locate.parting import Side, parting
+from fairway.subject.subject import Subject, build_subject
+
+BOUNDS = {"batch": (1, 4), "n": (2, 16)}
+
+
+def subject_of(model: nn.Module) -> Subject:
+    return build_subject(model.eval(), ["x: float32[batch, n]"], bounds=BOUNDS)
+
+
+def parted(model: nn.Module, right: int, wrong: int) -> list[Finding]:
+    subject = subject_of(model)
+
+    def side(n: int) -> Side:
+        return Side(f"n={n}", [subject.make({"batch": 2, "n": n}, seed, "normal") for seed in (1, 2, 3)])
+
+    return parting(subject, side(right), side(wrong))
+
+
+def said(found: list[Finding]) -> list[tuple[str, str, str | None]]:
+    return [(one.code, one.seen, one.where and one.where.source) for one in found]
+
+
+class Padded(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        spare = -x.shape[1] % 4
+        x = nn.functional.pad(x, (0, spare)) if spare else x
+        x = x.view(x.shape[0], -1, 4).cumsum(2).flatten(1)
+        if spare > 0 and x.shape[1] > 3:
+            x = x[:, :-spare]
+        return x
+
+
+def test_branches_on_a_size_are_named_also_in_the_middle_of_a_line() -> None:
+    assert said(parted(Padded(), 7, 8)) == [
+        ("FW207", "`spare` is true at n=7, where the file is right, and is false at n=8",
+         "x = nn.functional.pad(x, (0, spare)) if spare else x"),
+        ("FW207", "`spare > 0 and x.shape[1] > 3` goes one way at n=7, where the file is right, and goes the other way "
+         "at n=8", "if spare > 0 and x.shape[1] > 3:"),
+    ]  # fmt: skip
+
+
+def test_sizes_that_go_the_same_way_are_not_parted() -> None:
+    assert parted(Padded(), 6, 7) == []
+
+
+class Looped(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        for block in range((x.shape[1] + 3) // 4):
+            x = x + block
+        size = x.shape[1]
+        while size > 2:
+            size = size // 2
+            x = x * 2
+        return x - sum(x[:, i : i + 1] for i in range(0, x.shape[1], 8))
+
+
+def test_loops_that_take_another_number_of_steps_are_named() -> None:
+    assert said(parted(Looped(), 4, 9)) == [
+        ("FW206", "`for block in range((x.shape[1] + 3) // 4)` takes 1 step at n=4, where the file is right, and takes "
+         "3 steps at n=9", "for block in range((x.shape[1] + 3) // 4):"),
+        ("FW206", "`while size > 2` takes 1 step at n=4, where the file is right, and takes 2 steps at n=9",
+         "while size > 2:"),
+        ("FW206", "`return x - sum(x[:, i : i + 1] for i in range(0, x.shape[1], 8))` takes 1 step at n=4, where the "
+         "file is right, and takes 2 steps at n=9", "return x - sum(x[:, i : i + 1] for i in range(0, x.shape[1], 8))"),
+    ]  # fmt: skip
+
+
+class Listed(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        backwards = torch.tensor(list(range(x.shape[1]))[::-1])
+        return x + backwards + torch.as_tensor(np.arange(x.shape[1])) + torch.tensor([1.0])
+
+
+def test_lists_as_long_as_a_size_are_named() -> None:
+    found = parted(Listed(), 5, 6)
+    assert [(one.code, one.where and one.where.source) for one in found] == [
+        ("FW406", "backwards = torch.tensor(list(range(x.shape[1]))[::-1])"),
+        ("FW406", "return x + backwards + torch.as_tensor(np.arange(x.shape[1])) + torch.tensor([1.0])"),
+    ]
+    assert found[0].seen == (
+        "a list that is made a tensor has 5 elements at n=5, where the file is right, and has 6 elements at n=6"
+    )
+    assert "torch.arange" in found[0].todo[0]
+
+
+class ByValue(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.asked:
+            self.asked = True
+        for _ in range(int(x.abs().sum() * 10) % 7):
+            x = x + 1
+        return x
+
+
+class LeftEarly(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        for step in range(4):
+            if step * 2 > x.shape[1]:
+                return x * step
+        return x
+
+
+def test_a_loop_that_is_left_early_is_blamed_on_what_ended_it() -> None:
+    assert [one.where and one.where.source for one in parted(LeftEarly(), 4, 6)] == ["if step * 2 > x.shape[1]:"]
+    assert parted(LeftEarly(), 2, 3) == []
+
+
+def test_what_hangs_on_values_or_is_done_once_is_not_blamed_on_the_size() -> None:
+    assert parted(ByValue(), 5, 6) == []
+
+
+def library(folder: Path, source: str) -> nn.Module:
+    """A model whose code lies where libraries do."""
+    file = folder / "site-packages" / "layers_of_others.py"
+    file.parent.mkdir()
+    file.write_text("import torch\n\nclass Net(torch.nn.Module):\n    def forward(self, x):\n" + source)
+    spec = importlib.util.spec_from_file_location("layers_of_others", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    model: nn.Module = module.Net()
+    return model
+
+
+def test_a_loop_whose_body_is_long_is_seen(tmp_path) -> None:
+    body = "".join(f"            x = x + {i} * x.shape[0]\n" for i in range(40))
+    model = library(tmp_path, f"        for i in range(x.shape[1]):\n{body}        return x\n")
+    assert [one.where and one.where.line for one in parted(model, 5, 6)] == [5]
+
+
+def test_an_export_names_the_line_of_a_library_first(tmp_path) -> None:
+    model = library(tmp_path, "        if x.shape[1] > 8:\n            x = x * 2\n        return x + 1\n")
+    result = fairway.export(model, ["x: float32[batch, n]"], tmp_path / "m.onnx", bounds=BOUNDS,
+                            routes=["export-dynamic"], level="quick")  # fmt: skip
+    assert result.verdict == "wrong"
+    first = result.findings[0]
+    assert (first.code, first.where and first.where.line) == ("FW207", 5)
+    assert first.seen == (
+        "`x.shape[1] > 8` is false at batch=2, n=8, where the file is right, and is true at batch=2, n=9"
+    )

@@ -54,7 +54,7 @@ def export_program(
 
 
 def _frames_behind(error: BaseException, program: torch.export.ExportedProgram) -> list[str]:
-    """The model's frames behind the node that could not be translated. The capture noted them; the error leaves them out.
+    """The model's frames behind the node that could not be translated: the capture noted them, the error does not.
 
     Without their text, which may hold the very words by which errors are known.
     """

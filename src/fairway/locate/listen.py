@@ -120,11 +120,11 @@ class Listener(Watch):  # type: ignore[no-untyped-call]  # torch's class is unty
                 handle.remove()
 
 
-def listen(subject: Subject, tensors: Sequence[torch.Tensor]) -> Listener:
+def listen(subject: Subject, tensors: Sequence[torch.Tensor], listener: Listener | None = None) -> Listener:
     """Runs the model once, attention and recurrent layers in their plain forms, and hears every value."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    listener = Listener(subject.model)
+    listener = listener or Listener(subject.model)
     with warnings.catch_warnings(), sdpa_kernel(SDPBackend.MATH), listener.modules():
         warnings.simplefilter("ignore")  # setting the flag speaks of GPUs that are not there
         with torch.backends.mkldnn.flags(enabled=False), listener:

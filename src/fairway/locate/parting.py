@@ -46,7 +46,7 @@ def parting(subject: Subject, right: Side, wrong: Side) -> list[Finding]:
     wrongs = [ways_of(partial(run_eager, subject, one)) for one in wrong.inputs]
     found: dict[tuple[str | None, int | None], Finding] = {}
     for site in wrongs[0].taken:
-        header = _header(site)
+        header = header_of(site)
         looked = _counted if header is not None and header.kind == "while" else _taken
         here, there = (_agreed([looked(ways, site) for ways in side]) for side in (rights, wrongs))
         if header is not None and here and there and here != there:
@@ -70,7 +70,7 @@ def _agreed(seen: Sequence[Seen]) -> Seen:
 
 
 @dataclass(frozen=True)
-class _Header:
+class Header:
     """What decides at a site: a branch, a `for`, a `while` or a list, its line, and its words."""
 
     kind: str
@@ -84,26 +84,26 @@ class _Header:
     """Whether the question is one comparison or name, so that the jump's answer is that of the whole."""
 
 
-def _header(site: Site) -> _Header | None:
+def header_of(site: Site) -> Header | None:
     """None for jumps that are no question of the model's, such as those of `try` and `with`."""
     file, span = site.code.co_filename, position(site)
     if site.kind == "list":
-        return _Header("list", span[0], "")
+        return Header("list", span[0], "")
     near = [one for one in _deciding(file) if span == one.around or _within(span, one.asked)]
     if near:
         return min(near, key=lambda one: (one.kind == "and", one.asked[1] - one.asked[0], one.asked[3] - one.asked[2]))
     # The loop of a comprehension, whose place is that of the whole.
-    return _Header("for", span[0], linecache.getline(file, span[0]).strip()) if site.kind == "loop" else None
+    return Header("for", span[0], linecache.getline(file, span[0]).strip()) if site.kind == "loop" else None
 
 
 @cache
-def _deciding(file: str) -> list[_Header]:
+def _deciding(file: str) -> list[Header]:
     """The expressions of a file on which its flow hangs."""
     try:
         tree = ast.parse(Path(file).read_text())
     except (OSError, SyntaxError, UnicodeDecodeError):
         return []
-    found: list[_Header] = []
+    found: list[Header] = []
     for node in ast.walk(tree):
         match node:
             case ast.If() | ast.IfExp() | ast.While():
@@ -111,12 +111,12 @@ def _deciding(file: str) -> list[_Header]:
                 kind, words = ("while", "while ") if loop else ("if", "")
                 single = not isinstance(test, ast.BoolOp | ast.UnaryOp)
                 text = f"{words}{ast.unparse(test)}"
-                found.append(_Header(kind, node.lineno, text, _span(test), _span(node), single))
+                found.append(Header(kind, node.lineno, text, _span(test), _span(node), single))
             case ast.For():
                 words = f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}"
-                found.append(_Header("for", node.lineno, words, _span(node.iter), _span(node)))
+                found.append(Header("for", node.lineno, words, _span(node.iter), _span(node)))
             case ast.BoolOp():
-                found.append(_Header("and", node.lineno, ast.unparse(node), _span(node), _span(node)))
+                found.append(Header("and", node.lineno, ast.unparse(node), _span(node), _span(node)))
     return found
 
 
@@ -128,15 +128,19 @@ def _within(inner: Span, outer: Span) -> bool:
     return (outer[0], outer[2]) <= (inner[0], inner[2]) and (inner[1], inner[3]) <= (outer[1], outer[3])
 
 
-def _finding(header: _Header, site: Site, right: tuple[str, Seen], wrong: tuple[str, Seen]) -> Finding:
-    file = site.code.co_filename
-    source = linecache.getline(file, header.line).strip() or None
-    where = Where(file=file, line=header.line, function=site.code.co_qualname, source=source)
+def _finding(header: Header, site: Site, right: tuple[str, Seen], wrong: tuple[str, Seen]) -> Finding:
+    where = place_of(site, header)
     say = partial(_say, header.kind, header.single and site.kind != "none")
     said = f"{say(right[1])} at {right[0]}, where the file is right, and {say(wrong[1])} at {wrong[0]}"
     if header.kind == "list":
         return Finding("FW406", f"a list that is made a tensor {said}", where, LIST_WHY, LIST_TODO)
     return Finding("FW206" if header.kind in ("for", "while") else "FW207", f"`{header.text}` {said}", where)
+
+
+def place_of(site: Site, header: Header) -> Where:
+    file = site.code.co_filename
+    source = linecache.getline(file, header.line).strip() or None
+    return Where(file=file, line=header.line, function=site.code.co_qualname, source=source)
 
 
 def _either(seen: Seen) -> str:

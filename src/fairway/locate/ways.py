@@ -53,17 +53,20 @@ def position(site: Site) -> Span:
 class Ways:
     """What a run did at each site, in the order in which the sites were met."""
 
+    clock: Callable[[], int]
     taken: dict[Site, set[Any]] = field(default_factory=dict)
     """For a jump the answers to its question, for a loop its steps each time it was entered, for a list its shape."""
     counts: dict[tuple[types.CodeType, Span], set[int]] = field(default_factory=dict)
     """How often the answer was yes in one call of the function: the steps of a `while`, which asks at two places."""
+    when: dict[tuple[Site, bool], int] = field(default_factory=dict)
+    """When a question was first answered so, by the clock given."""
     paused: dict[tuple[int, types.CodeType], Counter[Site]] = field(default_factory=dict)
     """The steps taken so far in generators that have handed something out."""
 
 
-def ways_of(run: Callable[[], Any]) -> Ways:
+def ways_of(run: Callable[[], Any], clock: Callable[[], int] = int) -> Ways:
     """Runs it once, followed instruction by instruction."""
-    ways = Ways()
+    ways = Ways(clock=clock)
 
     def enter(frame: types.FrameType, event: str, _: Any) -> Any:
         jumps = _jumps(frame.f_code) if is_models(frame.f_code.co_filename) else {}
@@ -115,6 +118,7 @@ def _follow(jumps: Mapping[int, tuple[int, Site]], ways: Ways, steps: Counter[Si
                 steps[site] += yes
                 if site.kind != "loop":
                     ways.taken.setdefault(site, set()).add(yes)
+                    ways.when.setdefault((site, yes), ways.clock())
                 elif not yes:
                     ways.taken.setdefault(site, set()).add(steps.pop(site))
             last = frame.f_lasti

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,8 @@ def parted(model: nn.Module, right: int, wrong: int) -> list[Finding]:
 
 
 def said(found: list[Finding]) -> list[tuple[str, str, str | None]]:
-    return [(one.code, one.seen, one.where and one.where.source) for one in found]
+    """Code, words and line, without the line numbers of this file."""
+    return [(one.code, re.sub(r"(py:)\d+", r"\1…", one.seen), one.where and one.where.source) for one in found]
 
 
 class Padded(nn.Module):
@@ -46,10 +48,8 @@ class Padded(nn.Module):
 
 def test_branches_on_a_size_are_named_also_in_the_middle_of_a_line() -> None:
     assert said(parted(Padded(), 7, 8)) == [
-        ("FW207", "`spare` is true at n=7, where the file is right, and is false at n=8",
-         "x = nn.functional.pad(x, (0, spare)) if spare else x"),
-        ("FW207", "`spare > 0 and x.shape[1] > 3` goes one way at n=7, where the file is right, and goes the other way "
-         "at n=8", "if spare > 0 and x.shape[1] > 3:"),
+        ("FW207", "`spare` is true at n=7, where the file is right, and is false at n=8; likewise test_parting.py:… "
+         "`if spare > 0 and x.shape[1] > 3:`", "x = nn.functional.pad(x, (0, spare)) if spare else x"),
     ]  # fmt: skip
 
 
@@ -71,11 +71,37 @@ class Looped(nn.Module):
 def test_loops_that_take_another_number_of_steps_are_named() -> None:
     assert said(parted(Looped(), 4, 9)) == [
         ("FW206", "`for block in range((x.shape[1] + 3) // 4)` takes 1 step at n=4, where the file is right, and takes "
-         "3 steps at n=9", "for block in range((x.shape[1] + 3) // 4):"),
+         "3 steps at n=9; likewise test_parting.py:… `while size > 2:`, test_parting.py:… "
+         "`return x - sum(x[:, i : i + 1] for i in range(0, x.shape[1], 8))`",
+         "for block in range((x.shape[1] + 3) // 4):"),
+    ]  # fmt: skip
+
+
+class Halved(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        size = x.shape[1]
+        while size > 2:
+            size = size // 2
+            x = x * 2
+        return x
+
+
+class Summed(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x - sum(
+            x[:, i : i + 1]
+            for i in range(0, x.shape[1], 8)
+        )  # fmt: skip
+
+
+def test_a_while_and_a_comprehension_are_loops() -> None:
+    assert said(parted(Halved(), 4, 9)) == [
         ("FW206", "`while size > 2` takes 1 step at n=4, where the file is right, and takes 2 steps at n=9",
          "while size > 2:"),
-        ("FW206", "`return x - sum(x[:, i : i + 1] for i in range(0, x.shape[1], 8))` takes 1 step at n=4, where the "
-         "file is right, and takes 2 steps at n=9", "return x - sum(x[:, i : i + 1] for i in range(0, x.shape[1], 8))"),
+    ]  # fmt: skip
+    assert said(parted(Summed(), 4, 9)) == [
+        ("FW206", "`for i in range(0, x.shape[1], 8)` takes 1 step at n=4, where the file is right, and takes 2 steps "
+         "at n=9", "for i in range(0, x.shape[1], 8)"),
     ]  # fmt: skip
 
 
@@ -87,13 +113,12 @@ class Listed(nn.Module):
 
 def test_lists_as_long_as_a_size_are_named() -> None:
     found = parted(Listed(), 5, 6)
-    assert [(one.code, one.where and one.where.source) for one in found] == [
-        ("FW406", "backwards = torch.tensor(list(range(x.shape[1]))[::-1])"),
-        ("FW406", "return x + backwards + torch.as_tensor(np.arange(x.shape[1])) + torch.tensor([1.0])"),
-    ]
-    assert found[0].seen == (
-        "a list that is made a tensor has 5 elements at n=5, where the file is right, and has 6 elements at n=6"
-    )
+    assert said(found) == [
+        ("FW406", "a list that is made a tensor has 5 elements at n=5, where the file is right, and has 6 elements at "
+         "n=6; likewise test_parting.py:… "
+         "`return x + backwards + torch.as_tensor(np.arange(x.shape[1])) + torch.tensor([1.0])`",
+         "backwards = torch.tensor(list(range(x.shape[1]))[::-1])"),
+    ]  # fmt: skip
     assert "torch.arange" in found[0].todo[0]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import linecache
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,14 @@ from fairway.locate.ways import Site, Span, Ways, position, ways_of
 from fairway.runtimes.eager import run_eager
 from fairway.subject.subject import Subject
 
-MOST = 5
-"""Lines named at most. What comes later is often but a consequence of what came before."""
+MOST = 4
+"""Further lines that a finding lists in words."""
 
 LIST_WHY = "A Python list has one length while the model is captured, the example's; the file holds it as a constant."
 LIST_TODO = ("Make it of the size itself: torch.arange(n) for torch.tensor(list(range(n))).",)
 
 Seen = frozenset[Any]
+Place = tuple[str | None, int | None]
 
 
 @dataclass(frozen=True)
@@ -44,16 +45,26 @@ def parting(subject: Subject, right: Side, wrong: Side) -> list[Finding]:
     run_eager(subject, right.inputs[0])  # what is done once and remembered, such as a warning, parts no runs
     rights = [ways_of(partial(run_eager, subject, one)) for one in right.inputs]
     wrongs = [ways_of(partial(run_eager, subject, one)) for one in wrong.inputs]
-    found: dict[tuple[str | None, int | None], Finding] = {}
+    found: dict[str, dict[Place, Finding]] = {}
     for site in wrongs[0].taken:
         header = header_of(site)
         looked = _counted if header is not None and header.kind == "while" else _taken
         here, there = (_agreed([looked(ways, site) for ways in side]) for side in (rights, wrongs))
         if header is not None and here and there and here != there:
-            finding = _finding(header, site, (right.said, here), (wrong.said, there))
-            if finding.where is not None:
-                found.setdefault((finding.where.file, finding.where.line), finding)
-    return list(found.values())[:MOST]
+            finding, where = _finding(header, site, (right.said, here), (wrong.said, there)), place_of(site, header)
+            found.setdefault(finding.code, {}).setdefault((where.file, where.line), finding)
+    return [_gathered(list(places.values())) for places in found.values()]
+
+
+def _gathered(alike: list[Finding]) -> Finding:
+    """One finding for all lines that do the same: the first that is met, which often leads to the others."""
+    first, others = alike[0], [one.where for one in alike[1:] if one.where is not None]
+    if not others:
+        return first
+    lines = [f"{Path(w.file or '').name}:{w.line} `{w.source}`" for w in others[:MOST]]
+    more = f" and {len(others) - MOST} more" if len(others) > MOST else ""
+    seen = f"{first.seen}; likewise {', '.join(lines)}{more}"
+    return replace(first, seen=seen, data={"likewise": list(map(str, others))})
 
 
 def _taken(ways: Ways, site: Site) -> Seen:
@@ -90,10 +101,7 @@ def header_of(site: Site) -> Header | None:
     if site.kind == "list":
         return Header("list", span[0], "")
     near = [one for one in _deciding(file) if span == one.around or _within(span, one.asked)]
-    if near:
-        return min(near, key=lambda one: (one.kind == "and", one.asked[1] - one.asked[0], one.asked[3] - one.asked[2]))
-    # The loop of a comprehension, whose place is that of the whole.
-    return Header("for", span[0], linecache.getline(file, span[0]).strip()) if site.kind == "loop" else None
+    return min(near, default=None, key=lambda one: (one.kind == "and", one.asked[1] - one.asked[0], one.asked[3]))
 
 
 @cache
@@ -115,6 +123,10 @@ def _deciding(file: str) -> list[Header]:
             case ast.For():
                 words = f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}"
                 found.append(Header("for", node.lineno, words, _span(node.iter), _span(node)))
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                for one in node.generators:
+                    words = f"for {ast.unparse(one.target)} in {ast.unparse(one.iter)}"
+                    found.append(Header("for", one.target.lineno, words, _span(one.iter), _span(node)))
             case ast.BoolOp():
                 found.append(Header("and", node.lineno, ast.unparse(node), _span(node), _span(node)))
     return found

@@ -114,12 +114,12 @@ class Listed(nn.Module):
 def test_lists_as_long_as_a_size_are_named() -> None:
     found = parted(Listed(), 5, 6)
     assert said(found) == [
-        ("FW406", "a list that is made a tensor has 5 elements at n=5, where the file is right, and has 6 elements at "
+        ("FW217", "the list has 5 elements at n=5, where the file is right, and has 6 elements at "
          "n=6; likewise test_parting.py:… "
          "`return x + backwards + torch.as_tensor(np.arange(x.shape[1])) + torch.tensor([1.0])`",
          "backwards = torch.tensor(list(range(x.shape[1]))[::-1])"),
     ]  # fmt: skip
-    assert "torch.arange" in found[0].todo[0]
+    assert "torch.arange" in found[0].todo[1]
 
 
 class ByValue(nn.Module):

@@ -186,6 +186,10 @@ _ROWS = (
          "something else. That is what the file does too.",
          ("Look at the line named, and at the condition that leads there.",
           "Report it to whoever wrote the model: the two ways should give the same.")),
+    Code("FW217", "list-frozen", "A Python list as long as a size is made a tensor", "model",
+         "A list has one length while the model is captured, the example's; the file holds it as a constant.",
+         ("Leave remedies on: list_frozen.",
+          "Or make the tensor of the size itself: torch.arange(n) for torch.tensor(list(range(n))).")),
     # FW3xx: exporters.
     Code("FW301", "capture-failed", "The exporter could not capture the model", "upstream",
          "The exporter raised an error of its own.", ("See what the other rungs said: add --json.",)),

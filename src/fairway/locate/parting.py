@@ -25,9 +25,6 @@ from fairway.subject.subject import Subject
 MOST = 4
 """Further lines that a finding lists in words."""
 
-LIST_WHY = "A Python list has one length while the model is captured, the example's; the file holds it as a constant."
-LIST_TODO = ("Make it of the size itself: torch.arange(n) for torch.tensor(list(range(n))).",)
-
 Seen = frozenset[Any]
 Place = tuple[str | None, int | None]
 
@@ -145,7 +142,7 @@ def _finding(header: Header, site: Site, right: tuple[str, Seen], wrong: tuple[s
     say = partial(_say, header.kind, header.single and site.kind != "none")
     said = f"{say(right[1])} at {right[0]}, where the file is right, and {say(wrong[1])} at {wrong[0]}"
     if header.kind == "list":
-        return Finding("FW406", f"a list that is made a tensor {said}", where, LIST_WHY, LIST_TODO)
+        return Finding("FW217", f"the list {said}", where)
     return Finding("FW206" if header.kind in ("for", "while") else "FW207", f"`{header.text}` {said}", where)
 
 

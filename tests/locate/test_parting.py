@@ -135,6 +135,31 @@ class ByValue(nn.Module):
         return x
 
 
+class Layered(nn.Module):
+    """The second question is asked of the first layer too, which gives the same answer at every size."""
+
+    def layer(self, x: Tensor) -> Tensor:
+        extra = x[:, :0]
+        if x.shape[1] > 8:
+            extra = x[:, :1]
+        return torch.cat([x, extra], 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        length = x.shape[1]
+        for second in (False, True):
+            grown = self.layer(x) if second else x
+            if grown.shape[1] > length:
+                x = grown[:, 1:]
+        return x
+
+
+def test_what_leads_to_the_others_comes_first() -> None:
+    (found,) = parted(Layered(), 8, 9)
+    assert found.where is not None
+    assert found.where.source == "if x.shape[1] > 8:"
+    assert found.seen.endswith("`if grown.shape[1] > length:`")
+
+
 class LeftEarly(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         for step in range(4):

@@ -43,7 +43,7 @@ def parting(subject: Subject, right: Side, wrong: Side) -> list[Finding]:
     rights = [ways_of(partial(run_eager, subject, one)) for one in right.inputs]
     wrongs = [ways_of(partial(run_eager, subject, one)) for one in wrong.inputs]
     found: dict[str, dict[Place, Finding]] = {}
-    for site in wrongs[0].taken:
+    for site in _in_order(rights[0], wrongs[0]):
         header = header_of(site)
         looked = _counted if header is not None and header.kind == "while" else _taken
         here, there = (_agreed([looked(ways, site) for ways in side]) for side in (rights, wrongs))
@@ -51,6 +51,12 @@ def parting(subject: Subject, right: Side, wrong: Side) -> list[Finding]:
             finding, where = _finding(header, site, (right.said, here), (wrong.said, there)), place_of(site, header)
             found.setdefault(finding.code, {}).setdefault((where.file, where.line), finding)
     return [_gathered(list(places.values())) for places in found.values()]
+
+
+def _in_order(right: Ways, wrong: Ways) -> list[Site]:
+    """The sites of the wrong run, those first that first did what the right run did not: they lead to the others."""
+    new = [site for site, answer in wrong.when if answer is None or answer not in right.taken.get(site, ())]
+    return list(dict.fromkeys([*new, *wrong.taken]))
 
 
 def _gathered(alike: list[Finding]) -> Finding:

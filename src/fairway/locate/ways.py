@@ -58,8 +58,8 @@ class Ways:
     """For a jump the answers to its question, for a loop its steps each time it was entered, for a list its shape."""
     counts: dict[tuple[types.CodeType, Span], set[int]] = field(default_factory=dict)
     """How often the answer was yes in one call of the function: the steps of a `while`, which asks at two places."""
-    when: dict[tuple[Site, bool], int] = field(default_factory=dict)
-    """When a question was first answered so, by the clock given."""
+    when: dict[tuple[Site, Any], int] = field(default_factory=dict)
+    """When a question was first answered so, by the clock given, in that order. For loops and lists when first met."""
     paused: dict[tuple[int, types.CodeType], Counter[Site]] = field(default_factory=dict)
     """The steps taken so far in generators that have handed something out."""
 
@@ -116,9 +116,9 @@ def _follow(jumps: Mapping[int, tuple[int, Site]], ways: Ways, steps: Counter[Si
                 straight, site = jumps[last]
                 yes = (frame.f_lasti == straight) == (site.kind != "true")
                 steps[site] += yes
+                ways.when.setdefault((site, None if site.kind == "loop" else yes), ways.clock())
                 if site.kind != "loop":
                     ways.taken.setdefault(site, set()).add(yes)
-                    ways.when.setdefault((site, yes), ways.clock())
                 elif not yes:
                     ways.taken.setdefault(site, set()).add(steps.pop(site))
             last = frame.f_lasti
@@ -164,4 +164,6 @@ class _Lists(TorchFunctionMode):
             frame = frame.f_back
         if frame is not None:
             shape = data.shape if isinstance(data, np.ndarray) else (len(data),)
-            self.ways.taken.setdefault(Site(frame.f_code, frame.f_lineno, "list"), set()).add(tuple(shape))
+            site = Site(frame.f_code, frame.f_lineno, "list")
+            self.ways.taken.setdefault(site, set()).add(tuple(shape))
+            self.ways.when.setdefault((site, None), self.ways.clock())

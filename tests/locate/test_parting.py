@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import fairway
 from fairway.findings import Finding
 from fairway.locate.parting import Side, parting
 from fairway.subject.subject import Subject, build_subject
+from of_libraries import Library
 
 BOUNDS = {"batch": (1, 4), "n": (2, 16)}
 
@@ -177,28 +177,14 @@ def test_what_hangs_on_values_or_is_done_once_is_not_blamed_on_the_size() -> Non
     assert parted(ByValue(), 5, 6) == []
 
 
-def library(folder: Path, source: str) -> nn.Module:
-    """A model whose code lies where libraries do."""
-    file = folder / "site-packages" / "layers_of_others.py"
-    file.parent.mkdir()
-    file.write_text("import torch\n\nclass Net(torch.nn.Module):\n    def forward(self, x):\n" + source)
-    spec = importlib.util.spec_from_file_location("layers_of_others", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    model: nn.Module = module.Net()
-    return model
-
-
-def test_a_loop_whose_body_is_long_is_seen(tmp_path) -> None:
+def test_a_loop_whose_body_is_long_is_seen(library: Library) -> None:
     body = "".join(f"            x = x + {i} * x.shape[0]\n" for i in range(40))
-    model = library(tmp_path, f"        for i in range(x.shape[1]):\n{body}        return x\n")
+    model = library(f"        for i in range(x.shape[1]):\n{body}        return x\n")
     assert [one.where and one.where.line for one in parted(model, 5, 6)] == [5]
 
 
-def test_an_export_names_the_line_of_a_library_first(tmp_path) -> None:
-    model = library(tmp_path, "        if x.shape[1] > 8:\n            x = x * 2\n        return x + 1\n")
+def test_an_export_names_the_line_of_a_library_first(tmp_path: Path, library: Library) -> None:
+    model = library("        if x.shape[1] > 8:\n            x = x * 2\n        return x + 1\n")
     result = fairway.export(model, ["x: float32[batch, n]"], tmp_path / "m.onnx", bounds=BOUNDS,
                             routes=["export-dynamic"], level="quick")  # fmt: skip
     assert result.verdict == "wrong"

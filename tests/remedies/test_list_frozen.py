@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from torch import nn
 import fairway
 from fairway.remedies.contract import Match, Refusal
 from fairway.remedies.list_frozen import REMEDY
+from of_libraries import Library
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the harness of tests/rewrite serves here too
 
@@ -87,24 +87,8 @@ def test_applying_it_twice_changes_nothing_more() -> None:
     assert Positions.forward is original
 
 
-def test_a_librarys_list_is_written_anew_too(tmp_path: Path) -> None:
-    file = tmp_path / "site-packages" / "positions_of_others.py"
-    file.parent.mkdir()
-    file.write_text(
-        "import torch\n\nclass Net(torch.nn.Module):\n    def forward(self, x):\n"
-        "        return x + torch.tensor(list(range(x.size(1))))\n"
-    )
-    spec = importlib.util.spec_from_file_location("positions_of_others", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["positions_of_others"] = module
-    try:
-        spec.loader.exec_module(module)
-        bounds = {"batch": (1, 3), "n": (2, 9)}
-        result = fairway.export(
-            module.Net(), ["x: float32[batch, n]"], tmp_path / "n.onnx", bounds=bounds, level="quick"
-        )
-    finally:
-        del sys.modules["positions_of_others"]
+def test_a_librarys_list_is_written_anew_too(tmp_path: Path, library: Library) -> None:
+    model = library("        return x + torch.tensor(list(range(x.size(1))))\n")
+    bounds = {"batch": (1, 3), "n": (2, 9)}
+    result = fairway.export(model, ["x: float32[batch, n]"], tmp_path / "n.onnx", bounds=bounds, level="quick")
     assert (result.verdict, result.remedies) == ("verified", ("list_frozen",))

@@ -3,6 +3,7 @@
 import logging
 
 from documented import documented, out  # noqa: F401  # fixtures
+from of_libraries import library  # noqa: F401  # a fixture
 
 logging.getLogger("torch").setLevel(logging.ERROR)
 logging.getLogger("torch.__trace").setLevel(logging.CRITICAL)

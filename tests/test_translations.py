@@ -59,6 +59,9 @@ def test_an_operator_of_ones_own_is_exported_with_a_translation_of_ones_own(tmp_
     refused = fairway.export(Custom(), LINE, tmp_path / "d.onnx", bounds=BOUNDS, **QUICK)
     assert [finding.code for finding in refused.findings] == ["FW304"]
     assert refused.findings[0].seen == "tests.shifted"
+    where = refused.findings[0].where
+    assert where is not None
+    assert where.source == "return torch.ops.tests.shifted(x, 2.0)"
 
 
 def test_ones_own_wins_over_a_remedys_and_is_judged_like_any_other(tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ from fairway.subject.subject import Subject, build_subject
 
 class Asks(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
-        y = x + 1
+        told = torch.compiler.is_exporting()
+        note = "for a file" if told else "for itself"  # which changes nothing
+        y = x + len(note) / len(note)
         if torch.compiler.is_exporting():
             y = y.flip(1)
         return y * 2
@@ -30,13 +32,14 @@ def subject_of(model: nn.Module) -> Subject:
     return build_subject(model.eval(), ["x: float32[batch, 4]"], bounds=BOUNDS)
 
 
-def test_the_line_that_runs_only_when_exported_is_named() -> None:
+def test_the_question_that_leads_to_what_runs_only_when_exported_is_named() -> None:
     subject = subject_of(Asks())
     found = other_way(subject, subject.make({"batch": 2}, 1, "normal"))
     assert found is not None
     assert found.code == "FW216"
     assert found.where is not None
-    assert found.where.source == "y = y.flip(1)"
+    assert found.where.source == "if torch.compiler.is_exporting():"
+    assert found.where.module == "(the model itself) (Asks)"
     assert "of the largest value" in found.seen
 
 

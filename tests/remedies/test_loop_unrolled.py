@@ -9,8 +9,10 @@ import pytest
 import torch
 from torch import nn
 
+import fairway
 from fairway.remedies.contract import Match, Refusal
 from fairway.remedies.loop_unrolled import REMEDY
+from of_libraries import Library
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the harness of tests/rewrite serves here too
 
@@ -129,3 +131,17 @@ def test_applying_it_twice_changes_nothing_more(model: nn.Module, route: str) ->
         with REMEDY.apply(case, match):
             assert Spread.__dict__["spread"] is once
         assert Spread.__dict__["spread"] is once
+
+
+def test_a_librarys_loop_that_takes_its_second_step_far_from_the_example_is_seen(
+    tmp_path: Path, library: Library
+) -> None:
+    model = library(
+        "        total = torch.zeros_like(x[:, 0])\n"
+        "        for i in range((x.shape[1] + 7) // 8):\n"
+        "            total = total + x[:, i * 8]\n"
+        "        return total\n"
+    )
+    bounds = {"batch": (1, 3), "n": (2, 20)}
+    result = fairway.export(model, ["x: float32[batch, n]"], tmp_path / "n.onnx", bounds=bounds, level="quick")
+    assert (result.verdict, result.remedies) == ("verified", ("loop_unrolled",))

@@ -160,6 +160,30 @@ def test_of_a_librarys_loops_only_those_count_that_follow_a_size() -> None:
     assert suspect.where.function == "mamba_selective_scan"
 
 
+def test_a_point_that_pytorch_refuses_does_not_hide_a_loop() -> None:
+    config = MambaConfig(vocab_size=50, hidden_size=16, num_hidden_layers=1, state_size=4, use_mambapy=False)
+    model = MambaModel(config).eval()
+    given = {"input_ids": torch.zeros(1, 3, dtype=torch.long)}
+
+    def run(length: int) -> None:
+        with torch.no_grad():
+            model(torch.zeros(1, length, dtype=torch.long), use_cache=False)
+
+    assert len(loops_of_libraries(model, given, [lambda: run(3), lambda: 1 / 0, lambda: run(5)])) == 1
+
+
+def test_a_list_that_counts_to_a_size_is_a_suspect_and_others_are_not() -> None:
+    class Lists(nn.Module):
+        def forward(self, x):
+            n = x.shape[1]
+            first = torch.tensor(list(range(n)))
+            fixed = torch.tensor(list(range(4)))
+            cut = torch.tensor(list(range(n))[1:])
+            return first, fixed, cut, x
+
+    assert [(k, d) for k, _, d in found(Lists())] == [("list", "the list is as long as the size n = x.shape[1]")]
+
+
 def test_tracing_is_as_before_after_the_steps_were_counted() -> None:
     before = sys.gettrace()
     with pytest.raises(ZeroDivisionError):

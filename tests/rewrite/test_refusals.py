@@ -162,6 +162,48 @@ def test_two_instances_of_one_class_keep_their_own_weights_and_dtypes(traced: bo
             torch.testing.assert_close(b, a, rtol=0, atol=1e-6)
 
 
+class WithOrWithout(nn.Module):
+    """A loop beside an argument that is nothing by default."""
+
+    def run(self, x: torch.Tensor, scale: torch.Tensor | None) -> torch.Tensor:
+        if scale is not None:
+            x = x * scale
+        parts = []
+        for i in range(x.shape[1]):
+            parts.append(x[:, i] + i)
+        return torch.stack(parts, 1) if scale is None else torch.stack(parts, 1) / scale
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.run(x, None)
+
+
+def test_a_piece_takes_arguments_that_are_none() -> None:
+    model, x = WithOrWithout(), torch.randn(2, 5, 3)
+    made = candidates(model, sites(model), traced=True)
+    assert not isinstance(made, Refusal)
+    want = model(x)
+    with made[0].install():
+        torch.testing.assert_close(model(x), want, rtol=0, atol=0)
+
+
+class Named(nn.Module):
+    def run(self, x: torch.Tensor, names: object) -> torch.Tensor:
+        for i in range(x.shape[1]):
+            x = x + i * len(str(names))
+        return x
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.run(x, {"a": 1})
+
+
+def test_a_piece_that_cannot_be_compiled_says_why() -> None:
+    model, x = Named(), torch.randn(2, 5)
+    made = candidates(model, sites(model), traced=True)
+    assert not isinstance(made, Refusal)
+    with made[0].install(), pytest.raises(RuntimeError, match="names is a dict, which TorchScript cannot take here"):
+        model(x)
+
+
 def test_the_rewritten_source_is_in_a_traceback() -> None:
     model = Recurrence()
     made = candidates(model, sites(model), traced=False)

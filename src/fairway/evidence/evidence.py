@@ -66,6 +66,8 @@ class Evidence:
     """By dim, sizes above the example at which the file was seen wrong, the others being as in the example."""
     failing: tuple[Sample, ...] = ()
     """For a wrong file, a sample at which it fails, and that one at the smallest failing shape."""
+    sides: tuple[tuple[dict[str, int], dict[str, int]], ...] = ()
+    """Pairs of points as near to each other as were found: the file is right at the first and wrong at the second."""
     undecided: int = 0
     differential: Differential = field(default_factory=lambda: Differential(done=False, note="not asked for"))
     second_runtime: str = "not asked for"

@@ -22,6 +22,7 @@ from fairway.subject.subject import Subject
 from fairway.subject.values import FLAVOURS
 
 Tell = Callable[[Any], None]
+Sizes = dict[str, int]
 
 FEW = 8
 """So few samples prove nothing where PyTorch refuses most of them."""
@@ -113,6 +114,7 @@ def gather(
         boundaries=() if shrunk is None else tuple(map(str, shrunk.boundaries)),
         wrong_at={} if shrunk is None else shrunk.wrong_at,
         failing=_failing(judge, failures, shrunk),
+        sides=_sides(judge, failures, shrunk),
         undecided=sum(t.undecided for t in judge.trials),
         second_runtime=second,
     )
@@ -150,6 +152,26 @@ def _failing(judge: Judge, failures: list[Trial], shrunk: Shrunk | None) -> tupl
         return (first,)
     small = replace(first, point=tuple(shrunk.point.items()))
     return (first, small) if small != first and judge.bad(small) else (first,)
+
+
+def _sides(judge: Judge, failures: list[Trial], shrunk: Shrunk | None) -> tuple[tuple[Sizes, Sizes], ...]:
+    """The two sides of each boundary; where the example fails too, the two samples that differ least in size."""
+    example = dict(judge.subject.example)
+    if shrunk is not None and shrunk.boundaries:
+        return tuple(({**example, e.dim: e.right}, {**example, e.dim: e.wrong}) for e in shrunk.boundaries)
+    wrong = [t.sample.sizes for t in failures if t.sample.data is None]
+    right = [
+        t.sample.sizes
+        for t in judge.trials
+        if t.sample.data is None and t.illegal is None and all(t is not bad for bad in failures)
+    ]
+    pairs = [(a, b) for a in right for b in wrong if a != b]
+    return tuple(sorted(pairs, key=lambda pair: _apart(*pair))[:1])
+
+
+def _apart(a: Point, b: Point) -> tuple[int, int]:
+    steps = [abs(a[name] - b[name]) for name in a]
+    return sum(map(bool, steps)), sum(steps)
 
 
 def _volume(point: Point) -> int:

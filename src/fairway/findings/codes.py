@@ -186,6 +186,10 @@ _ROWS = (
          "something else. That is what the file does too.",
          ("Look at the line named, and at the condition that leads there.",
           "Report it to whoever wrote the model: the two ways should give the same.")),
+    Code("FW217", "list-frozen", "A Python list as long as a size is made a tensor", "model",
+         "A list has one length while the model is captured, the example's; the file holds it as a constant.",
+         ("Leave remedies on: list_frozen.",
+          "Or make the tensor of the size itself: torch.arange(n) for torch.tensor(list(range(n))).")),
     Code("FW218", "frozen-by-the-trace", "A value is frozen while the model is traced", "model",
          "The tracer kept what a tensor was in the example: as a number, a constant, a branch taken. The file computes "
          "with that whatever it is given. A warning is all that is said; the export and onnx.checker pass.",

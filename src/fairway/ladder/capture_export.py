@@ -7,6 +7,7 @@ hold by fixing it and ticking every step (seen in torch 2.13; see FIELD.md).
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -47,9 +48,22 @@ def export_program(
                 verbose=False,
             )
     except Exception as error:
-        raise TranslationError(str(error)) from error
+        raise TranslationError("\n".join((str(error), *_frames_behind(error, program)))) from error
     assert exported is not None
     return exported.model, edges
+
+
+def _frames_behind(error: BaseException, program: torch.export.ExportedProgram) -> list[str]:
+    """The model's frames behind the node that could not be translated: the capture noted them, the error does not.
+
+    Without their text, which may hold the very words by which errors are known.
+    """
+    while error.__cause__ is not None and "translating node" not in str(error):
+        error = error.__cause__
+    found = re.search(r"translating node %(\w+)", str(error))
+    nodes = [node for node in program.graph.nodes if found is not None and node.name == found[1]]
+    lines = nodes[0].meta.get("stack_trace", "").splitlines() if nodes else []
+    return [line for line in lines if line.lstrip().startswith('File "')]
 
 
 def _drop_misnamed_guards(program: torch.export.ExportedProgram) -> None:

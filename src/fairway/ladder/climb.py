@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -35,7 +34,7 @@ from fairway.subject.subject import Subject
 Verdict = Literal["verified", "wrong", "unproven", "failed"]
 Heard = Callable[[Any], None]
 
-NAMED = ("FW205", "FW206", "FW207", "FW211", "FW212", "FW216")
+NAMED = ("FW205", "FW206", "FW207", "FW211", "FW212", "FW216", "FW217")
 """Findings that name the true cause in the user's own code."""
 
 _BETTER: tuple[Verdict, ...] = ("failed", "wrong", "unproven", "verified")
@@ -129,12 +128,11 @@ def _look(subject: Subject, settings: Settings) -> tuple[Preflight, tuple[Suspec
         preflight = replace(preflight, findings=(*preflight.findings, *check_patches(subject)))
     args, kwargs = subject.call(subject.make(subject.example, 1, "normal"))
     given = inspect.signature(subject.model.forward).bind(*args, **kwargs).arguments
-    points = examples(subject, {})
+    # A loop over blocks may take its second step far from the examples, so the largest sizes are among the runs.
+    points = (*examples(subject, {}), {dim.name: dim.sizes[-1] for dim in subject.domain.dims})
     runs = [partial(_run, subject, point) for point in points]
-    loops: Lines = frozenset()
     with patched(subject.model, subject.patches):
-        with suppress(Exception):  # a point that PyTorch refuses is for the judge to meet
-            loops = frozenset() if preflight.hopeless else loops_of_libraries(subject.model, given, runs)
+        loops: Lines = frozenset() if preflight.hopeless else loops_of_libraries(subject.model, given, runs)
         return preflight, suspects(subject.model, given, loops)
 
 

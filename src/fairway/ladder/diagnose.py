@@ -17,7 +17,7 @@ _FRAME = re.compile(
     r'(?:File "|^[ \t]{0,80})([^"\s]{1,1000}?\.py)"?[:,] (?:line )?(\d{1,9}),? in (\w{1,200})', re.MULTILINE
 )
 
-_KINDS = {"choice": "FW205", "loop": "FW206", "branch": "FW207"}
+_KINDS = {"choice": "FW205", "loop": "FW206", "list": "FW217", "branch": "FW207"}
 
 
 def diagnose(outcome: Outcome, suspects: Sequence[Suspect]) -> list[Finding]:
@@ -81,7 +81,7 @@ def _caused(where: Where | None, suspects: Sequence[Suspect]) -> list[Finding]:
         return []
     near = [s for s in suspects if s.where.file == where.file and _same_function(s.where, where)]
     exact = [s for s in near if s.where.line == where.line]
-    order = {"choice": 0, "loop": 1, "branch": 2}
+    order = {"choice": 0, "loop": 1, "list": 1, "branch": 2}
     chosen = sorted(exact or near, key=lambda s: order[s.kind])
     return [Finding(_KINDS[s.kind], s.detail, where=s.where) for s in chosen]
 

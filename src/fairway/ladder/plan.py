@@ -11,7 +11,7 @@ from fairway.ladder.route import Route, parse_route
 LARGER = 2
 """How often a file that is wrong at larger sizes is exported from one of those."""
 
-SOURCE = ("loop_unrolled", "module_chosen_by_value", "shortcut_branch")
+SOURCE = ("loop_unrolled", "list_frozen", "module_chosen_by_value", "shortcut_branch")
 """The remedies that change what the user's source does."""
 
 TRACE_OPSETS = range(7, 21)

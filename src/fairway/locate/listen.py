@@ -122,11 +122,11 @@ class Listener(Watch):  # type: ignore[no-untyped-call]  # torch's class is unty
                 handle.remove()
 
 
-def listen(subject: Subject, tensors: Sequence[torch.Tensor]) -> Listener:
+def listen(subject: Subject, tensors: Sequence[torch.Tensor], listener: Listener | None = None) -> Listener:
     """Runs the model once, attention and recurrent layers in their plain forms, and hears every value."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    listener = Listener(subject.model)
+    listener = listener or Listener(subject.model)
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # it takes whole layers in one step, and packs what is padded
     try:
@@ -140,7 +140,8 @@ def listen(subject: Subject, tensors: Sequence[torch.Tensor]) -> Listener:
 
 
 @cache
-def _whose(file: str) -> bool:
+def is_models(file: str) -> bool:
+    """The user's own code, or a library's other than torch."""
     return is_users(file) or is_foreign_library(file)
 
 
@@ -151,7 +152,7 @@ def here() -> Where | None:
         code = frame.f_code
         if code is listen.__code__:
             return None
-        if _whose(code.co_filename):
+        if is_models(code.co_filename):
             return Where(file=code.co_filename, line=frame.f_lineno, function=code.co_qualname)
         frame = frame.f_back  # type: ignore[assignment]  # the loop ends at None
     return None

@@ -10,7 +10,9 @@ from itertools import zip_longest
 import torch
 
 from fairway.findings import Finding, Where
-from fairway.locate.listen import Made, listen
+from fairway.locate.listen import Listener, Made, listen
+from fairway.locate.parting import header_of, place_of
+from fairway.locate.ways import Ways, ways_of
 from fairway.runtimes.eager import as_exported, run_eager
 from fairway.subject.subject import Subject
 
@@ -42,20 +44,43 @@ def _off(a: torch.Tensor, b: torch.Tensor) -> float:
 
 
 def _parting(subject: Subject, tensors: Sequence[torch.Tensor]) -> Where | None:
-    """The first line that runs in one of the two and not in the other."""
-    plain = _lines(listen(subject, tensors).heard)
+    """The question that leads to the first line that runs in one of the two alone; that line, where none is found."""
+    plain, ways = _followed(subject, tensors)
     with as_exported():
-        told = _lines(listen(subject, tensors).heard)
-    for ours, theirs in zip_longest(plain, told):
-        if ours is None or theirs is None or ours[:2] != theirs[:2]:
-            made = (theirs or ours)[2]
-            if made.where is None:
-                return None
-            source = linecache.getline(made.where.file or "", made.where.line or 0).strip()
-            module = f"{made.module or '(the model itself)'} ({made.kind})"
-            return replace(made.where, source=source or None, module=module)
-    return None
+        told, others = _followed(subject, tensors)
+    pairs = zip_longest(_lines(plain.heard), _lines(told.heard))
+    made = next(((theirs or ours)[2] for ours, theirs in pairs if _differ(ours, theirs)), None)
+    if made is None or made.where is None:
+        return None
+    module = f"{made.module or '(the model itself)'} ({made.kind})"
+    asked = _asked(ways, others, made.number)
+    source = linecache.getline(made.where.file or "", made.where.line or 0).strip()
+    return replace(asked or replace(made.where, source=source or None), module=module)
 
 
-def _lines(heard: Sequence[Made]) -> list[tuple[str, object, Made]]:
+def _followed(subject: Subject, tensors: Sequence[torch.Tensor]) -> tuple[Listener, Ways]:
+    listener = Listener(subject.model)
+    ways = ways_of(lambda: listen(subject, tensors, listener), lambda: len(listener.heard))
+    return listener, ways
+
+
+def _asked(plain: Ways, told: Ways, before: int) -> Where | None:
+    """The question answered otherwise last before that value was made; of several at once the first, which decides."""
+    found: list[tuple[int, Where]] = []
+    for (site, answer), when in told.when.items():
+        header = header_of(site)
+        if when <= before and header is not None and answer not in plain.taken.get(site, {answer}):
+            found.append((when, place_of(site, header)))
+    latest = max((when for when, _ in found), default=0)
+    return next((where for when, where in found if when == latest), None)
+
+
+def _differ(ours: _Line | None, theirs: _Line | None) -> bool:
+    return ours is None or theirs is None or ours[:2] != theirs[:2]
+
+
+_Line = tuple[str, object, Made]
+
+
+def _lines(heard: Sequence[Made]) -> list[_Line]:
     return [(one.operator, one.where and (one.where.file, one.where.line), one) for one in heard if not one.inner]

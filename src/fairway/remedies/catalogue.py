@@ -16,6 +16,7 @@ from fairway.remedies import (
     hits_looped,
     input_output_name_clash,
     integer_mask_arithmetic,
+    list_frozen,
     loop_unrolled,
     missing_translation,
     module_chosen_by_value,
@@ -38,6 +39,7 @@ _REMEDIES = (
     # The user's source.
     module_chosen_by_value.REMEDY,
     loop_unrolled.REMEDY,
+    list_frozen.REMEDY,
     shortcut_branch.REMEDY,
     # The model.
     training_mode.REMEDY,

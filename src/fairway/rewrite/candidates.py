@@ -67,6 +67,10 @@ def _installed(rewrite: Rewrite) -> Iterator[None]:
 
 def candidates(model: torch.nn.Module, sites: tuple[Site, ...], traced: bool) -> tuple[Rewrite, ...] | Refusal:
     """The rewrites that fit the route, or the reason why there is none."""
+    listed = tuple(site for site in sites if site.suspect.kind == "list")
+    if traced and len(listed) == len(sites):
+        return Refusal("a list is written anew for torch.export alone", (listed[0].suspect.where,))
+    sites = tuple(site for site in sites if not traced or site not in listed)
     strategies = (script_rewrite,) if traced else (functional_rewrite,)
     made, refusals = [], []
     for strategy in strategies:

@@ -12,6 +12,7 @@ import numpy as np
 import sympy  # type: ignore[import-untyped]
 import torch
 
+from fairway.rewrite.lists import counted
 from fairway.rewrite.reach import MISSING, attribute_chain, look_up
 
 RUNTIME = "_fw"
@@ -102,6 +103,12 @@ class Expressions(ast.NodeTransformer):
         return look_up(chain, self.scope)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        listed = counted(node, self._live(node.func)) if self.suspect(node) else None
+        if listed is not None:
+            bounds = [self.visit(bound) for bound in listed.bounds]
+            call = runtime_call("count", *bounds, backwards=ast.Constant(listed.backwards))
+            call.keywords += [self.visit(keyword) for keyword in node.keywords]
+            return call
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         known = name not in self.hidden and name not in self.scope and hasattr(builtins, name)
         converted = self.convert(node.func) if self.inside else None

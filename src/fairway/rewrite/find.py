@@ -1,9 +1,9 @@
-"""Names the lines at which an exporter will freeze the model to its example: loops, choices of a module, branches.
+"""Names the lines at which an exporter will freeze the model to its example: loops, lists, choices, branches.
 
-A loop is suspect when a tensor's size or value bounds it; a choice, when a number taken out of a tensor picks a
-module; a branch, when a tensor's size or value decides it. Loops over layers, heads or other numbers of the
-configuration are not. The model is read, not run; but of a library's loops only those count that were seen to take more
-steps for a longer input.
+A loop is suspect when a tensor's size or value bounds it; a list, when it counts to a size and is made a tensor; a
+choice, when a number taken out of a tensor picks a module; a branch, when a tensor's size or value decides it. Loops
+over layers, heads or other numbers of the configuration are not. The model is read, not run; but of a library's loops
+only those count that were seen to take more steps for a longer input.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import torch
 
 from fairway.findings import Where
 from fairway.rewrite.flow import GROWING, NONE, SEQUENCE, SIZE, TENSOR, VALUE, Flags, Flow, is_module_choice, union
+from fairway.rewrite.lists import counted
 from fairway.rewrite.reach import (
     MISSING,
     FunctionNode,
@@ -31,7 +32,7 @@ from fairway.rewrite.reach import (
 )
 from fairway.subject.source import is_users
 
-Kind = Literal["loop", "choice", "branch"]
+Kind = Literal["loop", "list", "choice", "branch"]
 _PLAIN_ANNOTATIONS = {"int", "float", "bool", "str"}
 
 
@@ -72,7 +73,8 @@ def suspects(
 def sites(
     model: torch.nn.Module, given: Mapping[str, Any] | None = None, loops: Lines = frozenset()
 ) -> tuple[Site, ...]:
-    return tuple(s for s in every_site(model, given) if is_users(s.source.file) or line_of(s) in loops)
+    found = every_site(model, given)
+    return tuple(s for s in found if is_users(s.source.file) or s.suspect.kind == "list" or line_of(s) in loops)
 
 
 def line_of(site: Site) -> tuple[str, int]:
@@ -90,7 +92,7 @@ def every_site(model: torch.nn.Module, given: Mapping[str, Any] | None) -> tuple
         seen.add(type(module))
         reading = _Reading(module, path, found)
         reading.function(forward, None if given is None or module is not model else _known(forward, given))
-    order = {"loop": 0, "choice": 0, "branch": 1}
+    order = {"loop": 0, "list": 0, "choice": 0, "branch": 1}
     return tuple(
         sorted(found.values(), key=lambda s: (order[s.suspect.kind], s.source.file, s.suspect.where.line or 0))
     )
@@ -246,6 +248,10 @@ class _Body(ast.NodeVisitor):
         self.generic_visit(node)
         self.flow.of(node)
         function = node.func
+        listed = counted(node, self.flow.live(function))
+        if listed is not None and union(map(self.flow.of, listed.bounds)) & SIZE:
+            size = " and ".join(self.flow.describe(one) for one in listed.bounds if self.flow.of(one))
+            self.reading.report("list", node, self.source, f"the list is as long as {size}")
         if isinstance(function, ast.Attribute) and function.attr in ("append", "extend", "insert"):
             flags = union(self.flow.of(argument) for argument in node.args)
             if flags & TENSOR and isinstance(function.value, ast.Name):

@@ -1,4 +1,4 @@
-"""What the two source remedies have in common: the search for candidates, and their installation."""
+"""What the three source remedies have in common: the search for candidates, and their installation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from fairway.rewrite.find import Kind, sites
 
 
 def offer(case: Case, kind: Kind, absent: str) -> Match | Refusal:
-    """Complete rewrites where the user's code has a suspect of this kind. All its loops and choices go together."""
+    """Complete rewrites where the user's code has a suspect of this kind. All its loops, lists and choices go
+    together."""
     found = tuple(site for site in sites(case.model, case.named, case.loops) if site.suspect.kind != "branch")
     wanted = [site.suspect for site in found if site.suspect.kind == kind]
     if not wanted:

@@ -1,6 +1,7 @@
 """What rewritten functions call, under the one name they see it by."""
 
 from fairway.rewrite.indexing import Chosen, Cut, Span, get, put
+from fairway.rewrite.lists import count
 from fairway.rewrite.repeat import (
     Rows,
     cat,
@@ -60,6 +61,7 @@ __all__ = [
     "ceil",
     "choose",
     "collect",
+    "count",
     "enumerate_",
     "extend",
     "float_",

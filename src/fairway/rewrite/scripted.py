@@ -65,7 +65,7 @@ class Piece:
                 return self._run(key, module, values)
             except RuntimeError as error:
                 first = first or error
-        del self.made[key]
+        self.made.pop(key, None)
         raise first or Unrewritable("TorchScript cannot compile the loop")
 
     def _run(self, key: Any, module: Any, values: tuple[Any, ...]) -> Any:
@@ -134,6 +134,8 @@ def _typed(name: str, value: Any) -> tuple[str, str | None]:
     """The type of an argument, and the line that makes it what it was before it travelled."""
     if isinstance(value, torch.Tensor):
         return "torch.Tensor", None
+    if value is None:
+        return "torch.Tensor", f"{name} = None"
     if isinstance(value, (bool, int, float)):
         return "torch.Tensor", f"{name} = {type(value).__name__}({name}_given)"
     if isinstance(value, (list, tuple)) and value and all(isinstance(item, torch.Tensor) for item in value):
@@ -145,4 +147,6 @@ def _travelling(value: Any, as_tensor: bool) -> Any:
     if _is_number(value):
         # The start of a sum of tensors takes their dtype: a Loop of ONNX keeps the dtype it starts with.
         return torch.as_tensor(value, dtype=torch.get_default_dtype()) if as_tensor else torch.as_tensor(value)
+    if value is None:  # TorchScript leaves out what is asked of a name that is None, and takes nothing but tensors
+        return torch.zeros(())
     return list(value) if isinstance(value, tuple) else value

@@ -108,7 +108,7 @@ def test_a_model_that_exports_has_nothing_to_reduce(tmp_path: Path) -> None:
 
 def names_of(case: Any) -> list[str]:
     """What a model calls; the model itself calls everything."""
-    program = getattr(case.model, "_program", None)
+    program = getattr(case.model, "program", None)
     return ["torch.tanh", "torch.nn.functional.linear"] if program is None else [c.name for c in program.calls]
 
 

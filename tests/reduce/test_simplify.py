@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from fairway.reduce.draw import draw
-from fairway.reduce.program import Program, Replay
+from fairway.reduce.program import Program
 from fairway.reduce.record import record
+from fairway.reduce.replay import replay
 from fairway.reduce.script import write_script
 from fairway.reduce.simplify import plain_constants, plain_dtypes, small_sizes
 from fairway.runtimes.eager import as_exported
@@ -36,7 +37,7 @@ def runs(wanted: Callable[[Program], bool]) -> Callable[[Program], bool]:
     def fails(candidate: Program) -> bool:
         try:
             with torch.no_grad():
-                Replay(candidate)(*(candidate.seen[ref] for ref in candidate.inputs))
+                replay(candidate)(*(candidate.seen[ref] for ref in candidate.inputs))
         except (RuntimeError, TypeError):
             return False
         return wanted(candidate)
@@ -106,8 +107,8 @@ def test_a_model_that_asks_is_told_that_it_is_exported_and_only_then() -> None:
 
 def test_weights_keep_whether_they_ask_for_gradients() -> None:
     whole = program()
-    assert [p.requires_grad for p in Replay(whole).parameters()] == [True]
-    assert not [*Replay(whole.untrained()).parameters()]
+    assert [p.requires_grad for p in replay(whole).parameters()] == [True]
+    assert not [*replay(whole.untrained()).parameters()]
     assert "torch.nn.Parameter(" in write_script(whole, "dynamo", "t")
     assert "torch.nn.Parameter(" not in write_script(whole.untrained(), "dynamo", "t")
 

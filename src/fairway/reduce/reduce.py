@@ -22,8 +22,10 @@ from fairway.errors import UserError, complain
 from fairway.evidence.gather import subject_lattice
 from fairway.evidence.judge import sample_inputs
 from fairway.ladder.tables import build_tables
-from fairway.reduce.program import Program, Ref, Replay
+from fairway.reduce.aim import aim
+from fairway.reduce.program import Program, Ref
 from fairway.reduce.record import record
+from fairway.reduce.replay import replay
 from fairway.reduce.report import Reduced, write_report
 from fairway.reduce.script import title_of, write_script
 from fairway.reduce.shrink import shrink
@@ -36,6 +38,9 @@ from fairway.subject.subject import Subject
 Progress = Callable[[Any], None]
 
 STATE = "state.json"
+
+LOADING = 10.0
+"""Seconds until a fresh Python has torch and onnxruntime, on a busy machine."""
 
 OTHERS = 16
 """Other inputs at which a file is run: sizes from the bounds inwards, and values at the edges of what is legal."""
@@ -50,9 +55,9 @@ def reduce_subject(
     `check` is a command that is given a candidate script, and says by exit code 0 that it is still of interest.
     `budget` bounds the whole, `limit` each trial, in seconds.
     """
-    started = time.monotonic()
+    clock = _Clock(budget, limit)
     build_tables()
-    found = _failing(subject, [exporter] if exporter else list(EXPORTERS), check, limit, progress)
+    found = _failing(subject, [exporter] if exporter else list(EXPORTERS), check, clock, progress)
     if found is None:
         return None
     bench, seen, whole = found
@@ -62,25 +67,52 @@ def reduce_subject(
     program = keeper.resume()
 
     def fails(candidate: Program) -> bool:
+        began = time.monotonic()
         same = _checks(candidate, bench.exporter, check) if check else bench(candidate).signature == seen.signature
         if same:
+            clock.last = time.monotonic() - began
             keeper.keep(candidate)
             progress(("stage", f"{len(candidate.calls)} calls, {candidate.operators} operators left"))
         return same
 
-    def enough() -> bool:
-        return time.monotonic() - started > budget
-
-    program = shrink(program, fails, enough)
+    if program is not whole and not fails(program):
+        program = whole  # what was kept is of another torch, or of other weights
+    if program is whole and not check:
+        program = aim(program, seen, bench, fails, clock.enough)
+    program = shrink(program, fails, clock.enough)
+    finished = not clock.enough()
     title = title_of(seen, program, bench.exporter)
     script = write_script(program, bench.exporter, title)
+    progress(("stage", "the script on its own"))
+    reproduced = _runs_alone(script, seen, check, clock)
+    progress(("stage", "what it is not"))
+    ruled_out = _rule_out(program, bench, seen, clock)
     reduced = Reduced(
-        bench.exporter, seen, len(whole.calls), program, title, script,
-        reproduced=_runs_alone(script, seen, check), finished=not enough(), tried=bench.tried,
-        seconds=time.monotonic() - started, ruled_out=_rule_out(program, bench, seen, limit),
+        bench.exporter, seen, len(whole.calls), program, title, script, reproduced, finished, bench.tried,
+        time.monotonic() - clock.started, ruled_out,
     )  # fmt: skip
     keeper.finish(reduced)
     return reduced
+
+
+class _Clock:
+    """How long there is for cutting, so that what comes after it ends in time too."""
+
+    def __init__(self, budget: float, limit: float) -> None:
+        self.started = time.monotonic()
+        self.limit = limit
+        self.last = 0.0
+        """Seconds that the last trial took which was a step forward; those to come take about as long."""
+        self._budget = budget
+
+    @property
+    def left(self) -> float:
+        return self.started + self._budget - time.monotonic()
+
+    def enough(self) -> bool:
+        """To come are: all numbers drawn, the script in a Python that has to load torch first, two for the report."""
+        closing = min(self._budget / 3, LOADING + 5 * self.last)
+        return self.left < closing
 
 
 def _recorded(subject: Subject) -> tuple[Program, list[list[torch.Tensor]]]:
@@ -99,7 +131,7 @@ def _recorded(subject: Subject) -> tuple[Program, list[list[torch.Tensor]]]:
                 samples.append(given)
         if len(others) == OTHERS:
             break
-    return replace(program, others=tuple(others)), samples
+    return program.compared(others), samples
 
 
 class Plain(torch.nn.Module):
@@ -118,7 +150,7 @@ class Plain(torch.nn.Module):
 def _check_faithful(subject: Subject, program: Program, tensors: list[torch.Tensor]) -> None:
     """The calls must give what the model gives; else what is cut down is another model."""
     with torch.no_grad():
-        got = Replay(program)(*(tensor.clone() for tensor in tensors))
+        got = replay(program)(*(tensor.clone() for tensor in tensors))
     wanted = run_eager(subject, tensors)
     close = (torch.allclose(a, b, rtol=1e-3, atol=1e-3, equal_nan=True) for a, b in zip(wanted, got, strict=False))
     if len(got) > len(wanted) or not all(close):
@@ -126,7 +158,7 @@ def _check_faithful(subject: Subject, program: Program, tensors: list[torch.Tens
 
 
 def _failing(
-    subject: Subject, exporters: Sequence[str], check: str | None, limit: float, progress: Progress
+    subject: Subject, exporters: Sequence[str], check: str | None, clock: _Clock, progress: Progress
 ) -> tuple[Bench, Seen, Program] | None:
     """The first exporter that fails on the model, how, and the calls that fail in the same way."""
     subject.model.eval()
@@ -134,7 +166,7 @@ def _failing(
     whole, samples = _recorded(subject)
     for exporter in exporters:
         progress(("stage", f"the whole model by {exporter}"))
-        bench = Bench(exporter, limit)
+        bench = Bench(exporter, clock.limit)
         seen = bench.judge(Case(Plain(subject).eval(), tuple(samples), dynamic(whole, samples[0])))
         if check is not None:
             if _checks(whole, exporter, check):
@@ -143,7 +175,7 @@ def _failing(
         if seen.signature is None:
             continue
         ends: dict[str, None] = {}
-        for program in _ways(subject, whole):
+        for program in _ways(subject, whole, seen.signature):
             again = bench(program)
             if again.signature == seen.signature:
                 return bench, again, program
@@ -166,12 +198,16 @@ def _not_by_calls(subject: Subject, seen: str) -> UserError:
     )  # fmt: skip
 
 
-def _ways(subject: Subject, whole: Program) -> Iterator[Program]:
-    """The model's calls, as they may look to an exporter, the likeliest first."""
+def _ways(subject: Subject, whole: Program, failure: Signature) -> Iterator[Program]:
+    """The model's calls, as they may look to an exporter, the likeliest first; each costs as much as the model."""
+    asks = any(call.name == "torch.Tensor.__bool__" for call in whole.calls)
+    if asks and failure.code != "FW303":
+        yield whole.undecided()  # the exporter got past those questions, as models ask some only in eager mode
     yield whole
     if any(tensor.requires_grad for tensor in whole.weights.values()):
         yield whole.untrained()
-    yield whole.undecided()
+    if not asks or failure.code == "FW303":
+        yield whole.undecided()
     told = whole
     with suppress(Exception), as_exported():
         told, _ = _recorded(subject)
@@ -188,7 +224,7 @@ def _checks(program: Program, exporter: str, check: str) -> bool:
         return done.returncode == 0
 
 
-def _runs_alone(script: str, seen: Seen, check: str | None) -> bool:
+def _runs_alone(script: str, seen: Seen, check: str | None, clock: _Clock) -> bool:
     """The script in a Python of its own, outside the user's folder."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "repro.py"
@@ -197,22 +233,27 @@ def _runs_alone(script: str, seen: Seen, check: str | None) -> bool:
             return subprocess.run([*shlex.split(check), str(path)], cwd=folder, capture_output=True).returncode == 0
         try:
             clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+            seconds = max(clock.left, clock.limit + LOADING)  # else what was cut down would stay unproven
             done = subprocess.run(
-                [sys.executable, str(path)], cwd=folder, capture_output=True, text=True, timeout=300, env=clean
+                [sys.executable, str(path)], cwd=folder, capture_output=True, text=True, timeout=seconds, env=clean
             )
         except subprocess.TimeoutExpired:
             return seen.signature is not None and seen.signature.stage == "time"
         return failed_script(done.returncode, done.stderr, seen)
 
 
-def _rule_out(program: Program, bench: Bench, seen: Seen, limit: float) -> dict[str, str]:
-    """What the failure is not, each tried."""
+def _rule_out(program: Program, bench: Bench, seen: Seen, clock: _Clock) -> dict[str, str]:
+    """What the failure is not, each tried while there is time."""
     found = {"PyTorch itself": "runs the same module at the same inputs"}
     other = next(name for name in EXPORTERS if name != bench.exporter)
-    said = Bench(other, limit)(program)
-    found[f"the other exporter (dynamo={other == 'dynamo'})"] = _outcome(said, seen)
-    fixed = bench(replace(program, dims={}, others=()))
-    found["all sizes fixed"] = _outcome(fixed, seen)
+    trials = {
+        f"the other exporter (dynamo={other == 'dynamo'})": (other, program),
+        "all sizes fixed": (bench.exporter, program.closed()),
+    }
+    for what, (exporter, part) in trials.items():
+        seconds = min(clock.limit, clock.left)
+        seen_there = Bench(exporter, seconds)(part) if seconds > 0 else Seen(None, "not tried: the time was up")
+        found[what] = _outcome(seen_there, seen)
     return found
 
 
@@ -242,6 +283,10 @@ class _Keeper:
                 return self._whole
             kept = set(state["calls"])
             program = self._whole.only([call for call in self._whole.calls if call.var in kept])
+            if state["closed"]:
+                program = program.closed()
+            if state["held"]:
+                program = program.held_back()
             outputs = tuple(Ref(var, tuple(path)) for var, path in state["outputs"])
             return replace(program, outputs=outputs)
         except (OSError, ValueError, KeyError, TypeError):
@@ -252,6 +297,8 @@ class _Keeper:
             "mark": self._mark,
             "calls": [call.var for call in program.calls],
             "outputs": [[ref.var, list(ref.path)] for ref in program.outputs],
+            "closed": not program.dims,
+            "held": program.held,
         }
         self._put(STATE, json.dumps(state))
         self._put("repro.py", write_script(program, self._exporter, title_of(self._seen, program, self._exporter)))

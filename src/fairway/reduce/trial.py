@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import tempfile
 import warnings
@@ -19,7 +20,9 @@ from fairway.evidence.yardstick import Array
 from fairway.findings.signatures import recognise
 from fairway.ladder.attempt import Limits, Outcome, Workers
 from fairway.ladder.tables import built_tables
-from fairway.reduce.program import Program, Replay
+from fairway.reduce.point import by_exceptions, by_node
+from fairway.reduce.program import Program
+from fairway.reduce.replay import replay
 from fairway.runtimes.eager import to_array
 
 WRONG = 1e-3
@@ -51,11 +54,25 @@ class Seen:
     said: str = ""
     other: int | None = None
     """At which of the other inputs; None for the example, and where the failure comes before any input."""
+    at: tuple[int, ...] = ()
+    """Positions among the calls that the failure points at, the likeliest first."""
+    output: int | None = None
+    """Which output was wrong."""
 
 
 def dynamic(program: Program, values: Sequence[torch.Tensor]) -> list[dict[int, str]]:
-    """By input, the axes that vary: those of a size which stands for a dim."""
-    return [{axis: program.dims[n] for axis, n in enumerate(v.shape) if n in program.dims} for v in values]
+    """By input, the axes that vary: those of a size which stands for a dim, or that was seen to hang on one.
+
+    Else what is cut off would fix them, and a failure that takes an open size would be gone, or be another.
+    """
+    if not program.dims:
+        return [{} for _ in values]
+    found: list[dict[int, str]] = []
+    for i, (ref, value) in enumerate(zip(program.inputs, values, strict=True)):
+        opened = program.opened.get(ref, frozenset())
+        names = {axis: program.dims.get(n, f"x{i}_{axis}") for axis, n in enumerate(value.shape)}
+        found.append({axis: names[axis] for axis, n in enumerate(value.shape) if n in program.dims or axis in opened})
+    return found
 
 
 def values_at(program: Program, other: int | None = None) -> list[torch.Tensor]:
@@ -75,7 +92,7 @@ class Case:
     @classmethod
     def of(cls, program: Program) -> Case:
         points = tuple(values_at(program, other) for other in (None, *range(len(program.others))))
-        return cls(Replay(program).eval(), points, dynamic(program, points[0]))
+        return cls(replay(program).eval(), points, dynamic(program, points[0]))
 
 
 def export(case: Case, exporter: str, path: Path) -> None:
@@ -85,7 +102,9 @@ def export(case: Case, exporter: str, path: Path) -> None:
     with warnings.catch_warnings(), built_tables():
         warnings.simplefilter("ignore")
         if exporter == "dynamo":
-            shapes = (tuple(dict.fromkeys(one, torch.export.Dim.DYNAMIC) for one in case.axes),)
+            shapes: Any = tuple(dict.fromkeys(one, torch.export.Dim.DYNAMIC) for one in case.axes)
+            kinds = {parameter.kind for parameter in inspect.signature(case.model.forward).parameters.values()}
+            shapes = (shapes,) if inspect.Parameter.VAR_POSITIONAL in kinds else shapes
             torch.onnx.export(
                 case.model, values, path, dynamo=True, dynamic_shapes=shapes, input_names=names, external_data=False,
                 verbose=False,
@@ -111,11 +130,13 @@ def attempt(case: Case, exporter: str) -> Seen:
             options.log_severity_level = 4
             session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:
-            return Seen(Signature("load", "FW407", plain(tidy(str(error)))), tidy(str(error)))
+            said = tidy(str(error))
+            return Seen(Signature("load", "FW407", plain(said)), said, at=by_node(path, said))
         for other, answer in zip((None, *range(len(case.points) - 1)), wanted, strict=True):
             seen = None if answer is None else _compare(session, *answer)
             if seen is not None:
-                return replace(seen, other=other)
+                at = by_node(path, seen.said) if seen.output is None else ()
+                return replace(seen, other=other, at=at)
     return Seen(None, "right")
 
 
@@ -169,12 +190,13 @@ def _compare(session: Any, values: Sequence[torch.Tensor], wanted: Sequence[Any]
     for i, (ours, theirs) in enumerate(zip(wanted, got, strict=True)):
         if ours.shape != theirs.shape:
             said = f"output {i} is {list(ours.shape)} in PyTorch, {list(theirs.shape)} in the file"
-            return Seen(Signature("compare", "FW403", "shape"), said)
+            return Seen(Signature("compare", "FW403", "shape"), said, output=i)
         off = _off(ours, theirs)
         if off:
             odd = off == float("inf")
             what = "NaN or infinity in other places" if odd else f"off by {off:.3g}"
-            return Seen(Signature("compare", "FW405" if odd else "FW401", "numbers"), f"output {i}: {what}")
+            said = f"output {i}: {what}"
+            return Seen(Signature("compare", "FW405" if odd else "FW401", "numbers"), said, output=i)
     return None
 
 
@@ -187,7 +209,8 @@ def failed_export(error: BaseException) -> Seen:
     code, operator = recognise(type(error).__name__, text) or ("FW301", None)
     last = chain[-1]
     words = operator or ("" if code in ("FW302", "FW303") else plain(str(last).split("\n")[0]))
-    return Seen(Signature("export", code, f"{type(last).__name__} {words}".strip()), f"{type(last).__name__}: {last}")
+    signature = Signature("export", code, f"{type(last).__name__} {words}".strip())
+    return Seen(signature, f"{type(last).__name__}: {last}", at=by_exceptions(chain))
 
 
 def plain(text: str) -> str:

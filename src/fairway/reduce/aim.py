@@ -7,11 +7,13 @@ of small programs. Where it does not fail there, nothing is lost but those.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import torch
 
+from fairway.reduce.point import positions
 from fairway.reduce.program import Program, Ref
 from fairway.reduce.simplify import Fails
 from fairway.reduce.trial import Seen
@@ -25,17 +27,21 @@ WHOLE = 0.7
 """Of all calls: a part larger than this is not worth a trial."""
 
 
-def aim(program: Program, seen: Seen, look: Look, fails: Fails, enough: Callable[[], bool]) -> Program:
-    """The part around the place that the failure names; the program as it is where there is none that fails."""
-    at = seen.at
-    if not at and seen.signature is not None and seen.signature.stage == "compare":
-        at = first_wrong(program, seen, look)
+def aim(
+    program: Program, seen: Seen, look: Look, fails: Fails, enough: Callable[[], bool], most: float = math.inf
+) -> Program:
+    """The part around the place that the failure names; the program as it is where there is none that fails.
+
+    `most` bounds the calls of what is tried.
+    """
+    places = positions(seen.lines, program)[:PLACES]
+    if not places and seen.signature is not None and seen.signature.stage == "compare":
+        places = first_wrong(program, look)
     tried: list[frozenset[int]] = []
-    places = [place for place in at if place < len(program.calls)][:PLACES]
     for steps in (0, 1, 2, 4, 8, 16, 32, 64):
         for place in places:
             keep = before(program, place, steps)
-            if keep in tried or len(keep) > WHOLE * len(program.calls) or enough():
+            if keep in tried or len(keep) > min(most, WHOLE * len(program.calls)) or enough():
                 continue
             tried.append(keep)
             part = program.only([program.calls[i] for i in sorted(keep)])
@@ -70,14 +76,14 @@ def before(program: Program, place: int, steps: int) -> frozenset[int]:
     return frozenset(left)
 
 
-def first_wrong(program: Program, seen: Seen, look: Look) -> tuple[int, ...]:
+def first_wrong(program: Program, look: Look) -> list[int]:
     """The first call whose value is wrong in the file: every value is made an output, once."""
     outputs = exposed(program)
     found = look(replace(program, outputs=outputs))
     if found.output is None or found.signature is None or found.signature.stage != "compare":
-        return ()
+        return []
     var = outputs[found.output].var
-    return tuple(i for i, call in enumerate(program.calls) if call.var == var)
+    return [i for i, call in enumerate(program.calls) if call.var == var]
 
 
 def exposed(program: Program) -> tuple[Ref, ...]:

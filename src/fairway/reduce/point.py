@@ -7,30 +7,47 @@ import traceback
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from fairway.reduce.program import Program
 from fairway.reduce.replay import FILE, FIRST
 
-_LINE = re.compile(rf'File "{re.escape(FILE)}", line (\d+)')
+Line = tuple[str, int]
+"""A file and a number."""
+
+_LINE = re.compile(r'File "([^"\n]{1,500})", line (\d{1,9})')
 
 
-def by_exceptions(chain: Sequence[BaseException]) -> tuple[int, ...]:
-    """Positions among the calls, the likeliest first: the innermost exception knows best."""
+def by_exceptions(chain: Sequence[BaseException]) -> tuple[Line, ...]:
+    """The lines that the exceptions name, the likeliest first: the innermost exception knows best."""
     found: list[str] = []
     for error in reversed(chain):
-        frames = traceback.extract_tb(error.__traceback__)
-        found += [f'File "{frame.filename}", line {frame.lineno}' for frame in reversed(frames)]
         found.append(str(error))
-    return _positions(found)
+        found.append("\n".join(traceback.format_tb(error.__traceback__)))
+    return _lines(found)
 
 
-def by_node(path: Path, said: str) -> tuple[int, ...]:
-    """Those that the node came from which ONNX Runtime names in what it said."""
+def by_node(path: Path, said: str) -> tuple[Line, ...]:
+    """The lines that the node came from which ONNX Runtime names in what it said."""
     import onnx
 
     nodes = onnx.load(str(path), load_external_data=False).graph.node
     named = [node for node in nodes if node.name and re.search(rf"['\"(]{re.escape(node.name)}['\")]", said)]
-    return _positions(prop.value for node in named for prop in node.metadata_props if prop.key.endswith("stack_trace"))
+    return _lines(prop.value for node in named for prop in node.metadata_props if prop.key.endswith("stack_trace"))
 
 
-def _positions(texts: Iterable[str]) -> tuple[int, ...]:
-    lines = [int(line) for text in texts for line in reversed(_LINE.findall(text))]
-    return tuple(dict.fromkeys(line - FIRST for line in lines if line >= FIRST))
+def _lines(texts: Iterable[str]) -> tuple[Line, ...]:
+    found = [(file, int(number)) for text in texts for file, number in reversed(_LINE.findall(text))]
+    return tuple(dict.fromkeys(found))
+
+
+def positions(lines: Sequence[Line], program: Program) -> list[int]:
+    """Of the calls that these lines made, the likeliest first: those with the most of their lines among them.
+
+    A line of the model's own may have made many, once for each layer: those of the first layer stand for all.
+    """
+    found = [number - FIRST for file, number in lines if file == FILE]
+    named = set(lines)
+    scores = [len(named.intersection(c.source)) if named.intersection(c.source[:1]) else 0 for c in program.calls]
+    best = max(scores, default=0)
+    likely = [i for i, score in enumerate(scores) if score == best > 0]
+    found += [i for i in likely if program.calls[i].module == program.calls[likely[0]].module][-1:]
+    return [i for i in dict.fromkeys(found) if 0 <= i < len(program.calls)]

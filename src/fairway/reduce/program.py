@@ -59,6 +59,8 @@ class Call:
     kwargs: Mapping[str, Any]
     module: str = ""
     """The path of the module that made it."""
+    source: tuple[tuple[str, int], ...] = ()
+    """The lines of code that made it, from the innermost outwards: file and number."""
 
     @property
     def computes(self) -> bool:

@@ -60,9 +60,7 @@ def reduce_subject(
     found = _failing(subject, [exporter] if exporter else list(EXPORTERS), check, clock, progress)
     if found is None:
         return None
-    bench, seen, whole = found
-    whole = replace(whole, others=() if seen.other is None else (whole.others[seen.other],))
-    seen = replace(seen, other=None if seen.other is None else 0)
+    bench, seen, whole, start = found
     keeper = _Keeper(folder, whole, bench.exporter, seen)
     program = keeper.resume()
 
@@ -77,7 +75,10 @@ def reduce_subject(
 
     if program is not whole and not fails(program):
         program = whole  # what was kept is of another torch, or of other weights
-    if program is whole and not check:
+    if program is whole and start is not whole:
+        keeper.keep(start)
+        program = start
+    elif program is whole and not check:
         program = aim(program, seen, bench, fails, clock.enough)
     program = shrink(program, fails, clock.enough)
     finished = not clock.enough()
@@ -108,6 +109,11 @@ class _Clock:
     @property
     def left(self) -> float:
         return self.started + self._budget - time.monotonic()
+
+    @property
+    def generous(self) -> float:
+        """A limit for a trial of everything: cut off too early, it would be taken for one that does not end."""
+        return max(self.limit, self.left / 3)
 
     def enough(self) -> bool:
         """To come are: all numbers drawn, the script in a Python that has to load torch first, two for the report."""
@@ -159,29 +165,56 @@ def _check_faithful(subject: Subject, program: Program, tensors: list[torch.Tens
 
 def _failing(
     subject: Subject, exporters: Sequence[str], check: str | None, clock: _Clock, progress: Progress
-) -> tuple[Bench, Seen, Program] | None:
-    """The first exporter that fails on the model, how, and the calls that fail in the same way."""
+) -> tuple[Bench, Seen, Program, Program] | None:
+    """The first exporter that fails on the model, how, its calls, and those of them that fail in the same way."""
     subject.model.eval()
     progress(("stage", "writing down the model's calls"))
     whole, samples = _recorded(subject)
     for exporter in exporters:
         progress(("stage", f"the whole model by {exporter}"))
         bench = Bench(exporter, clock.limit)
-        seen = bench.judge(Case(Plain(subject).eval(), tuple(samples), dynamic(whole, samples[0])))
+        case = Case(Plain(subject).eval(), tuple(samples), dynamic(whole, samples[0]))
+        seen = Bench(exporter, clock.generous).judge(case)
         if check is not None:
             if _checks(whole, exporter, check):
-                return bench, replace(seen, signature=Signature("check", "kept by", check), other=None), whole
+                seen = replace(seen, signature=Signature("check", "kept by", check), other=None)
+                return bench, seen, replace(whole, others=()), replace(whole, others=())
             continue
         if seen.signature is None:
             continue
+        progress(("stage", f"{seen.signature.code}: the line that it names"))
+        part = _pointed(whole, seen, bench, clock)
+        if part is not None:
+            return bench, replace(seen, other=0 if part.others else None), _at(whole, seen), part
         ends: dict[str, None] = {}
+        progress(("stage", f"{seen.signature.code}: all {len(whole.calls)} calls"))
         for program in _ways(subject, whole, seen.signature):
-            again = bench(program)
+            again = Bench(exporter, clock.generous)(program)
             if again.signature == seen.signature:
-                return bench, again, program
+                program = _at(program, again)
+                return bench, replace(again, other=0 if program.others else None), program, program
             ends[str(again.signature or again.said)] = None
         raise _not_by_calls(subject, f"by {exporter} the model fails: {seen.signature}; its calls: {', '.join(ends)}")
     return None
+
+
+def _at(program: Program, seen: Seen) -> Program:
+    """Tried, besides the example, at that other input alone at which the failure was seen."""
+    return replace(program, others=() if seen.other is None else (program.others[seen.other],))
+
+
+POINTED = 80
+"""Calls: up to here a part is tried before all of them are, which may take a minute."""
+
+
+def _pointed(whole: Program, seen: Seen, bench: Bench, clock: _Clock) -> Program | None:
+    """The part around a line of the model's own that the failure names, if that fails in the same way."""
+    assert seen.signature is not None
+    if seen.signature.stage == "compare":
+        return None  # that something is wrong shows at the end, not where it went wrong
+    start = _at(whole, seen)
+    part = aim(start, seen, bench, lambda p: bench(p).signature == seen.signature, clock.enough, POINTED)
+    return None if part is start else part
 
 
 def _not_by_calls(subject: Subject, seen: str) -> UserError:

@@ -20,7 +20,7 @@ from fairway.evidence.yardstick import Array
 from fairway.findings.signatures import recognise
 from fairway.ladder.attempt import Limits, Outcome, Workers
 from fairway.ladder.tables import built_tables
-from fairway.reduce.point import by_exceptions, by_node
+from fairway.reduce.point import Line, by_exceptions, by_node
 from fairway.reduce.program import Program
 from fairway.reduce.replay import replay
 from fairway.runtimes.eager import to_array
@@ -54,8 +54,8 @@ class Seen:
     said: str = ""
     other: int | None = None
     """At which of the other inputs; None for the example, and where the failure comes before any input."""
-    at: tuple[int, ...] = ()
-    """Positions among the calls that the failure points at, the likeliest first."""
+    lines: tuple[Line, ...] = ()
+    """Lines of code that the failure points at, the likeliest first."""
     output: int | None = None
     """Which output was wrong."""
 
@@ -131,12 +131,12 @@ def attempt(case: Case, exporter: str) -> Seen:
             session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:
             said = tidy(str(error))
-            return Seen(Signature("load", "FW407", plain(said)), said, at=by_node(path, said))
+            return Seen(Signature("load", "FW407", plain(said)), said, lines=by_node(path, said))
         for other, answer in zip((None, *range(len(case.points) - 1)), wanted, strict=True):
             seen = None if answer is None else _compare(session, *answer)
             if seen is not None:
-                at = by_node(path, seen.said) if seen.output is None else ()
-                return replace(seen, other=other, at=at)
+                lines = by_node(path, seen.said) if seen.output is None else ()
+                return replace(seen, other=other, lines=lines)
     return Seen(None, "right")
 
 
@@ -210,7 +210,7 @@ def failed_export(error: BaseException) -> Seen:
     last = chain[-1]
     words = operator or ("" if code in ("FW302", "FW303") else plain(str(last).split("\n")[0]))
     signature = Signature("export", code, f"{type(last).__name__} {words}".strip())
-    return Seen(signature, f"{type(last).__name__}: {last}", at=by_exceptions(chain))
+    return Seen(signature, f"{type(last).__name__}: {last}", lines=by_exceptions(chain))
 
 
 def plain(text: str) -> str:

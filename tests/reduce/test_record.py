@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fairway.reduce.failing import not_by_calls
 from fairway.reduce.program import Program
 from fairway.reduce.record import record
-from fairway.reduce.reduce import _not_by_calls
 from fairway.reduce.replay import replay
 from fairway.reduce.statements import forward
 from fairway.runtimes.eager import run_eager
@@ -128,11 +128,11 @@ def test_a_part_takes_what_it_lacks_as_inputs_and_leaves_out_the_rest() -> None:
 
 
 def test_a_line_of_the_models_own_that_decides_how_many_calls_there_are_is_named() -> None:
-    finding = _not_by_calls(subject_of(Looped()), "it fails").finding
+    finding = not_by_calls(subject_of(Looped()), "it fails").finding
     assert finding.code == "FW505"
     assert finding.where is not None
     assert finding.where.source == "for step in range(x.shape[1]):"
-    assert _not_by_calls(subject_of(Layers()), "it fails").finding.where is None
+    assert not_by_calls(subject_of(Layers()), "it fails").finding.where is None
 
 
 def test_rounding_and_signs_of_sizes_stay_sizes() -> None:

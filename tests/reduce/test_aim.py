@@ -173,3 +173,11 @@ def test_a_generator_that_no_script_can_write_is_handed_on() -> None:
 def test_a_candidate_is_called_as_its_script_will_be() -> None:
     case = Case.of(program())
     assert list(inspect.signature(case.model.forward).parameters) == ["x0"]
+
+
+def test_an_operator_that_has_no_translation_is_tried_alone_first() -> None:
+    fails, tried = counted("flip")
+    seen = Seen(Signature("export", "FW304", "DispatchError aten.flip"))
+    part = aim(program(), seen, lambda p: seen, fails, lambda: False)
+    assert [call.name for call in part.calls] == ["torch.Tensor.flip"]
+    assert tried == [1]

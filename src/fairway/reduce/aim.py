@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import torch
 
-from fairway.reduce.point import positions
+from fairway.reduce.point import named, positions
 from fairway.reduce.program import Program, Ref
 from fairway.reduce.simplify import Fails
 from fairway.reduce.trial import Seen
@@ -34,7 +34,7 @@ def aim(
 
     `most` bounds the calls of what is tried.
     """
-    places = positions(seen.lines, program)[:PLACES]
+    places = (positions(seen.lines, program) or named(_operator(seen), program))[:PLACES]
     if not places and seen.signature is not None and seen.signature.stage == "compare":
         places = first_wrong(program, look)
     tried: list[frozenset[int]] = []
@@ -49,6 +49,11 @@ def aim(
                 if not enough() and fails(way):
                     return way
     return program
+
+
+def _operator(seen: Seen) -> str:
+    signature = seen.signature
+    return signature.detail.split()[-1] if signature is not None and signature.code == "FW304" else ""
 
 
 def ways(part: Program, weights: Mapping[Ref, torch.Tensor]) -> list[Program]:

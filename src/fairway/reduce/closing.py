@@ -35,7 +35,7 @@ class Clock:
     @property
     def generous(self) -> float:
         """A limit for a trial of everything: cut off too early, it would be taken for one that does not end."""
-        return max(self.limit, min(2 * self.limit, self.left / 3))
+        return max(self.limit, min(3 * self.limit, self.left / 2))
 
     def enough(self) -> bool:
         """To come are: all numbers drawn, the script in a Python that has to load torch first, two for the report."""

@@ -123,6 +123,7 @@ def _start(
     narrowed = replace(seen, other=0 if plain.others else None)
     kept = resume(folder, plain, bench.exporter, seen.signature)
     if kept is not None and bench(kept).signature == seen.signature:
+        progress(("stage", f"goes on with the {len(kept.calls)} calls that an earlier run left"))
         return Start(bench, narrowed, plain, kept, cut=True)
     progress(("stage", f"{seen.signature.code}: the lines that it names"))
     for recording in (plain, *_told(subject, whole, seen)):

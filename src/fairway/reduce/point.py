@@ -51,3 +51,9 @@ def positions(lines: Sequence[Line], program: Program) -> list[int]:
     likely = [i for i, score in enumerate(scores) if score == best > 0]
     found += [i for i in likely if program.calls[i].module == program.calls[likely[0]].module][-1:]
     return [i for i in dict.fromkeys(found) if 0 <= i < len(program.calls)]
+
+
+def named(operator: str, program: Program) -> list[int]:
+    """The last call of an operator that a failure gives by name alone, such as `aten.searchsorted`."""
+    short = operator.split(".")[1] if "." in operator else operator
+    return [i for i, call in enumerate(program.calls) if short and short in call.name.split(".")][-1:]

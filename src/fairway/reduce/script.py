@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import shorten
+
 import torch
 
 from fairway.reduce.draw import back, draw, layout, span
@@ -108,5 +110,5 @@ def title_of(seen: Seen, program: Program, exporter: str) -> str:
     calls = [c.name for c in program.calls if c.computes]
     what = ", ".join(dict.fromkeys(name.removeprefix("torch.").removeprefix("Tensor.") for name in calls[:3]))
     how = "torch.onnx.export(dynamo=True)" if exporter == "dynamo" else "torch.onnx.export(dynamo=False)"
-    first = " ".join(seen.said.split())[:120].replace('"', "'").replace("\\", "/")
+    first = shorten(seen.said, 120, placeholder=" …").replace('"', "'").replace("\\", "/")
     return f"{how}: {what or 'a size'}: {first}"

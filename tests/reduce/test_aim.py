@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from fairway.reduce.aim import aim, before, exposed
-from fairway.reduce.point import by_exceptions, by_node, positions
+from fairway.reduce.point import by_exceptions, by_node, places
 from fairway.reduce.program import Program
 from fairway.reduce.record import record
 from fairway.reduce.replay import FILE, FIRST, replay
@@ -97,7 +97,7 @@ def test_a_place_that_does_not_fail_costs_few_trials_and_changes_nothing() -> No
 
 def test_sizes_that_are_reckoned_are_no_step() -> None:
     whole = program()
-    names = [whole.calls[i].name for i in before(whole, place_of(whole, "view"), 0)]
+    names = [whole.calls[i].name for i in before(whole, frozenset([place_of(whole, "view")]), 0)]
     assert any("shape" in name for name in names)
     assert not any(name.endswith("tanh") for name in names)
 
@@ -137,7 +137,7 @@ def test_an_exception_names_the_call_that_raised_it() -> None:
     )
     with pytest.raises(IndexError) as caught:
         replay(broken)(*(whole.seen[ref] for ref in whole.inputs))
-    assert positions(by_exceptions([caught.value]), broken)[0] == place
+    assert places(by_exceptions([caught.value]), broken)[0] == {place}
 
 
 def test_a_line_of_the_models_own_names_its_call_in_the_layer_that_ran_it() -> None:
@@ -146,8 +146,10 @@ def test_a_line_of_the_models_own_names_its_call_in_the_layer_that_ran_it() -> N
     lines, first = inspect.getsourcelines(Layer.forward)
     own = (inspect.getsourcefile(Layer) or "", first + next(i for i, line in enumerate(lines) if "flip" in line))
     assert whole.calls[place].source[0] == own
-    found = positions([own, *whole.calls[place].source[1:]], whole)
+    (found,) = places([own, *whole.calls[place].source[1:]], whole)
     assert [whole.calls[i].module for i in found] == ["layers.20"]
+    (function,) = places(whole.calls[place].source[1:], whole)
+    assert {whole.calls[i].module for i in function} == {"layers.0.linear"}, "all that the layer called, in the first"
 
 
 def test_a_node_names_the_line_that_it_came_from(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import torch
 
-from fairway.reduce.point import named, positions
+from fairway.reduce.point import Place, named, places
 from fairway.reduce.program import Program, Ref
 from fairway.reduce.simplify import Fails
 from fairway.reduce.trial import Seen
@@ -34,12 +34,12 @@ def aim(
 
     `most` bounds the calls of what is tried.
     """
-    places = (positions(seen.lines, program) or named(_operator(seen), program))[:PLACES]
-    if not places and seen.signature is not None and seen.signature.stage == "compare":
-        places = first_wrong(program, look)
+    found = (places(seen.lines, program) or named(_operator(seen), program))[:PLACES]
+    if not found and seen.signature is not None and seen.signature.stage == "compare":
+        found = first_wrong(program, look)
     tried: list[frozenset[int]] = []
     for steps in (0, 1, 2, 4, 8, 16, 32, 64):
-        for place in places:
+        for place in found:
             keep = before(program, place, steps)
             if keep in tried or len(keep) > min(most, WHOLE * len(program.calls)) or enough():
                 continue
@@ -62,12 +62,12 @@ def ways(part: Program, weights: Mapping[Ref, torch.Tensor]) -> list[Program]:
     return [part, part.closed(), *([part.held_back()] if trained else [])]
 
 
-def before(program: Program, place: int, steps: int) -> frozenset[int]:
-    """The positions of a call and of those that it is computed from, so many steps back. What reads or reckons sizes
+def before(program: Program, place: Place, steps: int) -> Place:
+    """The positions of calls and of those that they are computed from, so many steps back. What reads or reckons sizes
     is no step: cut off, a size becomes a constant, and what hangs on its being open would be gone."""
     made = {call.var: i for i, call in enumerate(program.calls)}
-    left = {place: steps}
-    ahead = [place]
+    left = dict.fromkeys(place, steps)
+    ahead = list(place)
     while ahead:
         at = ahead.pop()
         for ref in program.calls[at].reads():
@@ -81,14 +81,14 @@ def before(program: Program, place: int, steps: int) -> frozenset[int]:
     return frozenset(left)
 
 
-def first_wrong(program: Program, look: Look) -> list[int]:
+def first_wrong(program: Program, look: Look) -> list[Place]:
     """The first call whose value is wrong in the file: every value is made an output, once."""
     outputs = exposed(program)
-    found = look(replace(program, outputs=outputs))
-    if found.output is None or found.signature is None or found.signature.stage != "compare":
+    seen = look(replace(program, outputs=outputs))
+    if seen.output is None or seen.signature is None or seen.signature.stage != "compare":
         return []
-    var = outputs[found.output].var
-    return [i for i, call in enumerate(program.calls) if call.var == var]
+    var = outputs[seen.output].var
+    return [frozenset([i]) for i, call in enumerate(program.calls) if call.var == var]
 
 
 def exposed(program: Program) -> tuple[Ref, ...]:

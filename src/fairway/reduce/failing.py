@@ -17,7 +17,7 @@ from fairway.evidence.judge import sample_inputs
 from fairway.reduce.aim import aim
 from fairway.reduce.closing import Clock, checks
 from fairway.reduce.keep import resume
-from fairway.reduce.point import positions
+from fairway.reduce.point import places
 from fairway.reduce.program import Program, Ref
 from fairway.reduce.record import record
 from fairway.reduce.replay import replay
@@ -32,7 +32,7 @@ Progress = Callable[[Any], None]
 OTHERS = 16
 """Other inputs at which a file is run: sizes from the bounds inwards, and values at the edges of what is legal."""
 
-POINTED = 80
+POINTED = 200
 """Calls: up to here a part is tried before all of them are, which may take a minute."""
 
 
@@ -149,7 +149,7 @@ def _at(program: Program, seen: Seen) -> Program:
 
 def _told(subject: Subject, whole: Program, seen: Seen) -> list[Program]:
     """The calls that the model makes when told that it is exported, where no line that is named made any other."""
-    if seen.lines and not positions(seen.lines, whole):
+    if seen.lines and not places(seen.lines, whole):
         with suppress(Exception), as_exported():
             return [_at(recorded(subject)[0], seen)]
     return []

@@ -13,6 +13,9 @@ from fairway.reduce.replay import FILE, FIRST
 Line = tuple[str, int]
 """A file and a number."""
 
+Place = frozenset[int]
+"""Positions among the calls of a program: one, or those of a function."""
+
 _LINE = re.compile(r'File "([^"\n]{1,500})", line (\d{1,9})')
 
 
@@ -39,21 +42,25 @@ def _lines(texts: Iterable[str]) -> tuple[Line, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def positions(lines: Sequence[Line], program: Program) -> list[int]:
-    """Of the calls that these lines made, the likeliest first: those with the most of their lines among them.
+def places(lines: Sequence[Line], program: Program) -> list[Place]:
+    """What these lines made, the likeliest first: those calls that have the most of their own lines among them.
 
-    A line of the model's own may have made many, once for each layer: those of the first layer stand for all.
+    A line of the model's own may have made many, once for each layer: those of the first layer stand for all. Where
+    the innermost line that is named only led to the calls, in a function that the exporter left out, all of them count.
     """
-    found = [number - FIRST for file, number in lines if file == FILE]
+    found = [frozenset([number - FIRST]) for file, number in lines if file == FILE]
     named = set(lines)
-    scores = [len(named.intersection(c.source)) if named.intersection(c.source[:1]) else 0 for c in program.calls]
+    scores = [len(named.intersection(call.source)) for call in program.calls]
     best = max(scores, default=0)
     likely = [i for i, score in enumerate(scores) if score == best > 0]
-    found += [i for i in likely if program.calls[i].module == program.calls[likely[0]].module][-1:]
-    return [i for i in dict.fromkeys(found) if 0 <= i < len(program.calls)]
+    layer = [i for i in likely if program.calls[i].module == program.calls[likely[0]].module]
+    exact = [i for i in layer if program.calls[i].source[0] in named]
+    found += [frozenset(exact[-1:] or layer)] if layer else []
+    return [place for place in dict.fromkeys(found) if max(place) < len(program.calls)]
 
 
-def named(operator: str, program: Program) -> list[int]:
+def named(operator: str, program: Program) -> list[Place]:
     """The last call of an operator that a failure gives by name alone, such as `aten.searchsorted`."""
     short = operator.split(".")[1] if "." in operator else operator
-    return [i for i, call in enumerate(program.calls) if short and short in call.name.split(".")][-1:]
+    found = [i for i, call in enumerate(program.calls) if short and short in call.name.split(".")]
+    return [frozenset(found[-1:])] if found else []

@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent / "corpus"), str(HERE.parent)]
 
 BUDGET, LIMIT = 285.0, 60.0
-"""Of five minutes, so that what is started just before the end, such as the script's own run, may take a little longer."""
+"""Not quite five minutes: what is started just before the end, such as the script on its own, may end after it."""
 
 
 def drawn() -> list[str]:

@@ -85,6 +85,20 @@ def test_constants_go_unless_the_failure_hangs_on_them() -> None:
     assert given["sum"][1]["keepdim"] is True
 
 
+class Reckons(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x[0].roll(x.shape[1] // 2 - 1, 0)
+
+
+def test_what_python_writes_with_two_operands_keeps_both() -> None:
+    """A candidate that no script can be written of is none."""
+    subject = build_subject(Reckons(), ["x: float32[batch, time, 16]"], bounds={"batch": (1, 4), "time": (1, 9)})
+    whole = record(subject, subject.make(subject.example, 1, "normal"))
+    plain = plain_constants(whole, lambda p: bool(write_script(p, "dynamo", "t")), lambda: False)
+    given = [len(call.args) for call in plain.calls if call.name in ("floordiv", "sub") or "getitem" in call.name]
+    assert given == [2, 2, 2]
+
+
 def test_time_that_is_up_leaves_all_as_it_is() -> None:
     whole = program()
     for step in (plain_constants, plain_dtypes, small_sizes):

@@ -18,7 +18,7 @@ from fairway.exporting import warm_up
 from fairway.reduce import keep, trial
 from fairway.reduce import reduce as module
 from fairway.reduce.closing import Clock, rule_out
-from fairway.reduce.failing import check_faithful
+from fairway.reduce.failing import check_faithful, failing
 from fairway.reduce.record import record
 from fairway.reduce.reduce import reduce_subject
 from fairway.reduce.report import Reduced
@@ -253,3 +253,16 @@ def test_the_trials_for_the_report_do_not_outlast_the_budget(monkeypatch: pytest
     monkeypatch.setattr(trial.Bench, "judge", lambda self, case: pytest.fail("the time was up"))
     got = rule_out(written_down(Block), trial.Bench("trace", 60.0), trial.Seen(None), clock)
     assert list(got.values())[1:] == ["not tried: the time was up"] * 2
+
+
+def test_where_nothing_can_be_cut_the_time_of_the_whole_is_what_is_to_come(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def judged(self: trial.Bench, case: Any) -> trial.Seen:
+        time.sleep(0.02)
+        return trial.Seen(trial.Signature("crash", "FW503", "signal 6"))
+
+    monkeypatch.setattr(trial.Bench, "judge", judged)
+    clock = Clock(60.0, 5.0)
+    assert failing(subject_of(Block), tmp_path, ["trace"], None, clock, lambda event: None) is not None
+    assert clock.last >= 0.02

@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fairway.reduce.program import Program, Replay
+from fairway.reduce.failing import not_by_calls
+from fairway.reduce.program import Program
 from fairway.reduce.record import record
-from fairway.reduce.reduce import _not_by_calls
-from fairway.reduce.script import forward
+from fairway.reduce.replay import replay
+from fairway.reduce.statements import forward
 from fairway.runtimes.eager import run_eager
 from fairway.subject.subject import Subject, build_subject
 
@@ -71,7 +72,7 @@ def written(model: nn.Module) -> tuple[Subject, Program, list[Tensor]]:
 def test_the_calls_give_what_the_model_gives(kind: type[nn.Module]) -> None:
     subject, program, tensors = written(kind())
     with torch.no_grad():
-        got = Replay(program)(*(tensor.clone() for tensor in tensors))
+        got = replay(program)(*(tensor.clone() for tensor in tensors))
     for ours, theirs in zip(run_eager(subject, tensors), got, strict=True):
         torch.testing.assert_close(theirs, ours, rtol=1e-6, atol=1e-6)  # fused layers round otherwise
 
@@ -80,7 +81,7 @@ def test_what_hangs_on_a_size_is_computed_anew_at_another() -> None:
     subject, program, _ = written(Layers())
     other = subject.make({"batch": 4, "time": 7}, 3, "normal")
     with torch.no_grad():
-        (got,) = Replay(program)(*other)
+        (got,) = replay(program)(*other)
     torch.testing.assert_close(got, run_eager(subject, other)[0], rtol=1e-6, atol=1e-6)
 
 
@@ -122,16 +123,16 @@ def test_a_part_takes_what_it_lacks_as_inputs_and_leaves_out_the_rest() -> None:
     assert len(part.inputs) == 1
     assert isinstance(part.seen[part.inputs[0]], Tensor)
     with torch.no_grad():
-        (got,) = Replay(part)(part.seen[part.inputs[0]])
+        (got,) = replay(part)(part.seen[part.inputs[0]])
     torch.testing.assert_close(got, part.seen[part.outputs[0]], rtol=0, atol=0)
 
 
 def test_a_line_of_the_models_own_that_decides_how_many_calls_there_are_is_named() -> None:
-    finding = _not_by_calls(subject_of(Looped()), "it fails").finding
+    finding = not_by_calls(subject_of(Looped()), "it fails").finding
     assert finding.code == "FW505"
     assert finding.where is not None
     assert finding.where.source == "for step in range(x.shape[1]):"
-    assert _not_by_calls(subject_of(Layers()), "it fails").finding.where is None
+    assert not_by_calls(subject_of(Layers()), "it fails").finding.where is None
 
 
 def test_rounding_and_signs_of_sizes_stay_sizes() -> None:
@@ -144,7 +145,7 @@ def test_rounding_and_signs_of_sizes_stay_sizes() -> None:
     assert "math.ceil(v" in said
     assert "= -v" in said
     other = torch.randn(3, 7, 8)
-    assert torch.equal(Replay(program)(other)[0], other[:, :4] * -3)
+    assert torch.equal(replay(program)(other)[0], other[:, :4] * -3)
 
 
 def test_the_same_way_is_told_from_another() -> None:

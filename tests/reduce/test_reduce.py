@@ -15,8 +15,10 @@ from torch import Tensor, nn
 
 from fairway.errors import UserError
 from fairway.exporting import warm_up
+from fairway.reduce import keep, trial
 from fairway.reduce import reduce as module
-from fairway.reduce import trial
+from fairway.reduce.closing import Clock, rule_out
+from fairway.reduce.failing import check_faithful, failing
 from fairway.reduce.record import record
 from fairway.reduce.reduce import reduce_subject
 from fairway.reduce.report import Reduced
@@ -108,7 +110,7 @@ def test_a_model_that_exports_has_nothing_to_reduce(tmp_path: Path) -> None:
 
 def names_of(case: Any) -> list[str]:
     """What a model calls; the model itself calls everything."""
-    program = getattr(case.model, "_program", None)
+    program = getattr(case.model, "program", None)
     return ["torch.tanh", "torch.nn.functional.linear"] if program is None else [c.name for c in program.calls]
 
 
@@ -123,7 +125,7 @@ def _only_tanh_hurts(how: Any) -> Any:
 
 def test_an_exporter_that_crashes_is_cut_down_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(trial, "export", _only_tanh_hurts(os.abort))
-    monkeypatch.setattr(module, "_runs_alone", lambda *args: True)  # torch itself is well
+    monkeypatch.setattr(module, "runs_alone", lambda *args: True)  # torch itself is well
     got = reduced(Block, tmp_path, "trace")
     assert got is not None
     assert str(got.seen.signature) == "FW503 at crash: signal 6"
@@ -132,7 +134,7 @@ def test_an_exporter_that_crashes_is_cut_down_too(monkeypatch: pytest.MonkeyPatc
 
 def test_an_exporter_that_hangs_is_cut_down_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(trial, "export", _only_tanh_hurts(lambda: time.sleep(600)))
-    monkeypatch.setattr(module, "_runs_alone", lambda *args: True)
+    monkeypatch.setattr(module, "runs_alone", lambda *args: True)
     got = reduced(Block, tmp_path, "trace", limit=0.7)
     assert got is not None
     assert str(got.seen.signature) == "FW501 at time: does not end"
@@ -149,7 +151,7 @@ def test_another_failure_is_not_taken_for_the_same(monkeypatch: pytest.MonkeyPat
         raise RuntimeError("alone, something else")
 
     monkeypatch.setattr(trial, "export", export)
-    monkeypatch.setattr(module, "_runs_alone", lambda *args: True)
+    monkeypatch.setattr(module, "runs_alone", lambda *args: True)
     got = reduced(Block, tmp_path, "trace")
     assert got is not None
     assert [call.name for call in got.program.calls] == ["torch.nn.functional.linear", "torch.tanh"]
@@ -157,10 +159,10 @@ def test_another_failure_is_not_taken_for_the_same(monkeypatch: pytest.MonkeyPat
 
 def test_it_goes_on_where_a_killed_run_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(trial, "export", _only_tanh_hurts(os.abort))
-    monkeypatch.setattr(module, "_runs_alone", lambda *args: True)
+    monkeypatch.setattr(module, "runs_alone", lambda *args: True)
     with monkeypatch.context() as patch:
-        patch.setattr(module, "title_of", lambda seen, program, exporter: "so far")
-        patch.setattr(module._Keeper, "finish", lambda self, reduced: None)  # as if it had been killed before
+        patch.setattr(keep, "title_of", lambda seen, program, exporter: "so far")
+        patch.setattr(keep.Keeper, "finish", lambda self, reduced: None)  # as if it had been killed before
         first = reduced(Block, tmp_path, "trace")
     assert first is not None
     assert "so far" in (tmp_path / "repro.py").read_text(), "the best so far is there at any time"
@@ -197,8 +199,70 @@ def test_calls_that_are_not_the_model_are_refused() -> None:
     subject = subject_of(Block)
     tensors = subject.make(subject.example, 1, "normal")
     whole = record(subject, tensors)
-    module._check_faithful(subject, whole, tensors)
+    check_faithful(subject, whole, tensors)
     last = whole.calls[-1]
     other = replace(whole, calls=(*whole.calls[:-1], replace(last, name="torch.Tensor.log_softmax")))
     with pytest.raises(UserError, match="FW505"):
-        module._check_faithful(subject, other, tensors)
+        check_faithful(subject, other, tensors)
+
+
+def test_what_was_kept_is_gone_on_with_before_anything_larger_is_tried(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Sizes that were fixed and weights in place of inputs are a part of it, or it would not fail any more."""
+    whole = written_down(Block)
+    bench = trial.Bench("trace", 60.0)
+    signature = trial.Signature("crash", "FW503", "signal 6")
+    part = whole.only([call for call in whole.calls if call.name == "torch.tanh"]).held_back()
+    keep.Keeper(tmp_path, whole, bench.exporter, trial.Seen(signature)).keep(part)
+    got = keep.resume(tmp_path, whole, "trace", signature)
+    assert got is not None
+    assert (got.calls, got.inputs, got.outputs, got.dims, got.held) == (part.calls, (), part.outputs, {}, True)
+    assert keep.resume(tmp_path, whole, "dynamo", signature) is None
+    assert keep.resume(tmp_path, whole.only(whole.calls[:3]), "trace", signature) is None
+
+    tried: list[int] = []
+
+    def judged(self: trial.Bench, case: Any) -> trial.Seen:
+        tried.append(len(getattr(getattr(case.model, "program", None), "calls", whole.calls)))
+        return trial.Seen(signature)
+
+    monkeypatch.setattr(trial.Bench, "judge", judged)
+    monkeypatch.setattr(module, "runs_alone", lambda *args: True)
+    assert reduced(Block, tmp_path, "trace") is not None
+    assert max(tried[1:]) == len(part.calls), "the model itself, then only what was kept"
+
+
+def written_down(odd: type[nn.Module]) -> Any:
+    subject = subject_of(odd)
+    return record(subject, subject.make(subject.example, 1, "normal"))
+
+
+def test_what_is_to_come_is_counted_in_the_budget() -> None:
+    clock = Clock(60.0, 15.0)
+    assert not clock.enough()
+    clock.last = 8.0
+    assert clock.generous > clock.limit, "a trial of everything is not taken for one that does not end"
+    clock.started -= 45.0
+    assert clock.enough(), "the script and the trials for the report take another fifteen seconds"
+    assert clock.left > 10.0
+
+
+def test_the_trials_for_the_report_do_not_outlast_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(0.0, 60.0)
+    monkeypatch.setattr(trial.Bench, "judge", lambda self, case: pytest.fail("the time was up"))
+    got = rule_out(written_down(Block), trial.Bench("trace", 60.0), trial.Seen(None), clock)
+    assert list(got.values())[1:] == ["not tried: the time was up"] * 2
+
+
+def test_where_nothing_can_be_cut_the_time_of_the_whole_is_what_is_to_come(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def judged(self: trial.Bench, case: Any) -> trial.Seen:
+        time.sleep(0.02)
+        return trial.Seen(trial.Signature("crash", "FW503", "signal 6"))
+
+    monkeypatch.setattr(trial.Bench, "judge", judged)
+    clock = Clock(60.0, 5.0)
+    assert failing(subject_of(Block), tmp_path, ["trace"], None, clock, lambda event: None) is not None
+    assert clock.last >= 0.02

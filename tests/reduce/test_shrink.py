@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from fairway.reduce.draw import draw
-from fairway.reduce.program import Program, Replay
+from fairway.reduce.program import Program
 from fairway.reduce.record import record
+from fairway.reduce.replay import replay
 from fairway.reduce.shrink import ends, shrink
 from fairway.subject.subject import build_subject
 
@@ -48,7 +49,7 @@ def has(*names: str) -> object:
         if not candidate.operators:
             return False
         with torch.no_grad(), contextlib.suppress(TypeError):  # some do not run without what they were given
-            Replay(candidate)(*(candidate.seen[ref] for ref in candidate.inputs))
+            replay(candidate)(*(candidate.seen[ref] for ref in candidate.inputs))
         called = [call.name for call in candidate.calls]
         return all(name in called for name in names)
 

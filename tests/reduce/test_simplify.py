@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from fairway.reduce.draw import draw
-from fairway.reduce.program import Program, Replay
+from fairway.reduce.program import Program
 from fairway.reduce.record import record
+from fairway.reduce.replay import replay
 from fairway.reduce.script import write_script
 from fairway.reduce.simplify import plain_constants, plain_dtypes, small_sizes
 from fairway.runtimes.eager import as_exported
@@ -36,7 +37,7 @@ def runs(wanted: Callable[[Program], bool]) -> Callable[[Program], bool]:
     def fails(candidate: Program) -> bool:
         try:
             with torch.no_grad():
-                Replay(candidate)(*(candidate.seen[ref] for ref in candidate.inputs))
+                replay(candidate)(*(candidate.seen[ref] for ref in candidate.inputs))
         except (RuntimeError, TypeError):
             return False
         return wanted(candidate)
@@ -84,6 +85,20 @@ def test_constants_go_unless_the_failure_hangs_on_them() -> None:
     assert given["sum"][1]["keepdim"] is True
 
 
+class Reckons(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x[0].roll(x.shape[1] // 2 - 1, 0)
+
+
+def test_what_python_writes_with_two_operands_keeps_both() -> None:
+    """A candidate that no script can be written of is none."""
+    subject = build_subject(Reckons(), ["x: float32[batch, time, 16]"], bounds={"batch": (1, 4), "time": (1, 9)})
+    whole = record(subject, subject.make(subject.example, 1, "normal"))
+    plain = plain_constants(whole, lambda p: bool(write_script(p, "dynamo", "t")), lambda: False)
+    given = [len(call.args) for call in plain.calls if call.name in ("floordiv", "sub") or "getitem" in call.name]
+    assert given == [2, 2, 2]
+
+
 def test_time_that_is_up_leaves_all_as_it_is() -> None:
     whole = program()
     for step in (plain_constants, plain_dtypes, small_sizes):
@@ -106,8 +121,8 @@ def test_a_model_that_asks_is_told_that_it_is_exported_and_only_then() -> None:
 
 def test_weights_keep_whether_they_ask_for_gradients() -> None:
     whole = program()
-    assert [p.requires_grad for p in Replay(whole).parameters()] == [True]
-    assert not [*Replay(whole.untrained()).parameters()]
+    assert [p.requires_grad for p in replay(whole).parameters()] == [True]
+    assert not [*replay(whole.untrained()).parameters()]
     assert "torch.nn.Parameter(" in write_script(whole, "dynamo", "t")
     assert "torch.nn.Parameter(" not in write_script(whole.untrained(), "dynamo", "t")
 

@@ -43,6 +43,11 @@ class Ref:
     var: int
     path: tuple[int, ...] = ()
 
+    @property
+    def weight(self) -> str:
+        """Its name where it is a weight of the model."""
+        return "_".join(map(str, (f"w{self.var}", *self.path)))
+
 
 @dataclass(frozen=True)
 class Call:
@@ -54,6 +59,13 @@ class Call:
     kwargs: Mapping[str, Any]
     module: str = ""
     """The path of the module that made it."""
+    source: tuple[tuple[str, int], ...] = ()
+    """The lines of code that made it, from the innermost outwards: file and number."""
+
+    @property
+    def computes(self) -> bool:
+        """Whether it is an operator; what reads a size, or reckons with it, is none."""
+        return self.name.startswith("torch") and "__get__" not in self.name
 
     def reads(self) -> set[Ref]:
         return set(refs((self.args, dict(self.kwargs))))
@@ -72,11 +84,15 @@ class Program:
     """Sizes at the example that stand for a dim."""
     others: tuple[Mapping[Ref, Any], ...] = field(default=(), repr=False)
     """Values of the variables at other inputs, where the same calls were made there."""
+    held: bool = False
+    """Whether what is cut off becomes a weight that asks for a gradient, in place of an input that asks for none."""
+    opened: Mapping[Ref, frozenset[int]] = field(default_factory=dict, repr=False)
+    """Axes that were seen to have another size at other inputs: computed from a dim, if not one."""
 
     @property
     def operators(self) -> int:
         """Calls that compute; sizes and comparisons are none."""
-        return sum(call.name.startswith("torch") and "__get__" not in call.name for call in self.calls)
+        return sum(call.computes for call in self.calls)
 
     def only(self, keep: Sequence[Call]) -> Program:
         """Some of the calls. What they need from others becomes an input; what nothing needs any more is left out."""
@@ -95,16 +111,38 @@ class Program:
         )[-1:]
         inputs = tuple(ref for ref in free if ref not in fixed)
         weights = {ref: self.weights[ref] for ref in needed if ref in self.weights}
+        if self.held:
+            floats = [ref for ref in inputs if self.seen[ref].is_floating_point()]
+            weights |= {ref: self.seen[ref].clone().requires_grad_() for ref in floats}
+            inputs = tuple(ref for ref in inputs if ref not in weights)
         return replace(self, inputs=inputs, calls=calls, outputs=outputs or inputs[:1], weights=weights)
 
     def untrained(self) -> Program:
         """With weights that ask for no gradient; some decompositions hang on that."""
         return replace(self, weights={ref: tensor.detach() for ref, tensor in self.weights.items()})
 
+    def closed(self) -> Program:
+        """With all sizes fixed, and tried at the example alone."""
+        return replace(self, dims={}, others=())
+
+    def held_back(self) -> Program:
+        """With weights for what was cut off. Behind trained weights all asks for a gradient, and decompositions of
+        attention hang on that; an input of a model that is exported asks for none."""
+        return replace(self.closed(), held=True).only(self.calls)
+
     def undecided(self) -> Program:
         """Without what Python asked for to decide something, which an exporter may not be asked."""
         asked = ("torch.Tensor.__bool__", STEPS)
         return self.only([c for c in self.calls if c.name not in asked and not c.name.startswith(BRANCH)])
+
+    def compared(self, others: Sequence[Mapping[Ref, Any]]) -> Program:
+        """With what was seen at other inputs. Of what is cut off later, this tells which axes have to stay open."""
+        opened = {
+            ref: frozenset(axis for table in others for axis in _differing(value, table.get(ref)))
+            for ref, value in self.seen.items()
+            if isinstance(value, torch.Tensor)
+        }
+        return replace(self, others=tuple(others), opened={ref: axes for ref, axes in opened.items() if axes})
 
     def same_calls(self, other: Program) -> bool:
         """Whether the model went the same way at another input, so that variables mean the same."""
@@ -114,16 +152,27 @@ class Program:
         return [ref for ref, value in self.seen.items() if ref.var == var and isinstance(value, torch.Tensor)]
 
 
+def _differing(one: torch.Tensor, other: Any) -> list[int]:
+    if not isinstance(other, torch.Tensor) or one.dim() != other.dim():
+        return []
+    return [axis for axis, n in enumerate(one.shape) if other.shape[axis] != n]
+
+
 def refs(tree: Any) -> Iterator[Ref]:
-    if isinstance(tree, Ref):
-        yield tree
-    elif isinstance(tree, list | tuple):
+    return (leaf for leaf in leaves(tree) if isinstance(leaf, Ref))
+
+
+def leaves(tree: Any) -> Iterator[Any]:
+    """What a call was given, out of its lists, dicts and slices."""
+    if isinstance(tree, list | tuple):
         for item in tree:
-            yield from refs(item)
+            yield from leaves(item)
     elif isinstance(tree, dict):
-        yield from refs(list(tree.values()))
+        yield from leaves(list(tree.values()))
     elif isinstance(tree, slice):
-        yield from refs((tree.start, tree.stop, tree.step))
+        yield from leaves((tree.start, tree.stop, tree.step))
+    else:
+        yield tree
 
 
 def put(tree: Any, values: Mapping[Ref, Any]) -> Any:
@@ -138,59 +187,3 @@ def put(tree: Any, values: Mapping[Ref, Any]) -> Any:
         made = [put(item, values) for item in tree]
         return made if isinstance(tree, list) else tuple(made)
     return tree
-
-
-class Replay(torch.nn.Module):
-    """A program as a model."""
-
-    def __init__(self, program: Program) -> None:
-        super().__init__()
-        self._program = program
-        for ref, tensor in program.weights.items():
-            if tensor.requires_grad:
-                self.register_parameter(f"w{ref.var}", torch.nn.Parameter(tensor))
-            else:
-                self.register_buffer(f"w{ref.var}", tensor)
-
-    def forward(self, *inputs: torch.Tensor) -> Any:
-        known: dict[Ref, Any] = dict(zip(self._program.inputs, inputs, strict=True))
-        known |= {ref: getattr(self, f"w{ref.var}") for ref in self._program.weights}
-        for call in self._program.calls:
-            args, kwargs = _given(call.args, known), _given(dict(call.kwargs), known)
-            known[Ref(call.var)] = run_call(call.name, args, kwargs)
-        return tuple(_look(ref, known) for ref in self._program.outputs)
-
-
-def _given(tree: Any, known: Mapping[Ref, Any]) -> Any:
-    return put(tree, {ref: _look(ref, known) for ref in refs(tree)})
-
-
-def _look(ref: Ref, known: Mapping[Ref, Any]) -> Any:
-    if ref in known:
-        return known[ref]
-    value = known[Ref(ref.var)]
-    for index in ref.path:
-        value = value[index]
-    return value
-
-
-def run_call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Does what the call did."""
-    if name == STEPS:
-        return len(range(args[0]))
-    if name.startswith(BRANCH):
-        return bool(OPERATORS[name.removeprefix(BRANCH)][0](*args))
-    if name in OPERATORS or name in UNARY:
-        return (OPERATORS | UNARY)[name][0](*args)
-    return function(name)(*args, **kwargs)
-
-
-def function(name: str) -> Callable[..., Any]:
-    """torch's function of that name; a property is one of its tensor."""
-    if name.endswith(".__get__"):
-        attribute = name.split(".")[-2]
-        return lambda tensor: getattr(tensor, attribute)
-    found: Any = torch
-    for part in name.split(".")[1:]:
-        found = getattr(found, part)
-    return found  # type: ignore[no-any-return]

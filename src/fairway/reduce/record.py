@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import builtins
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -104,6 +107,23 @@ def called(func: Any) -> str:
     return str(resolve_name(func) or "")
 
 
+DEEP = 12
+"""Lines are remembered per call: enough to tell apart those of a function that all layers share."""
+
+_OWN = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
+
+
+def _source() -> tuple[tuple[str, int], ...]:
+    """The lines that are being run and are neither torch's nor of this package, from the innermost outwards."""
+    found: list[tuple[str, int]] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and len(found) < DEEP:
+        if not frame.f_code.co_filename.startswith(_OWN):
+            found.append((frame.f_code.co_filename, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(found)
+
+
 class Recorder(TorchFunctionMode):
     """Notes every call of torch's functions, and what was done with sizes between them."""
 
@@ -135,7 +155,7 @@ class Recorder(TorchFunctionMode):
             return result
         given = self._written((args, kwargs))
         var = self._new()
-        self.calls.append(Call(var, name, tuple(given[0]), given[1], self.stack[-1]))
+        self.calls.append(Call(var, name, tuple(given[0]), given[1], self.stack[-1], _source()))
         return self._tracked(result, Ref(var))
 
     def input(self, tensor: torch.Tensor) -> Ref:

@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
-import json
-import os
-import shlex
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import torch
-
-from fairway.errors import UserError, complain
-from fairway.evidence.gather import subject_lattice
-from fairway.evidence.judge import sample_inputs
 from fairway.ladder.tables import build_tables
-from fairway.reduce.program import Program, Ref, Replay
-from fairway.reduce.record import record
-from fairway.reduce.report import Reduced, write_report
+from fairway.reduce.aim import aim
+from fairway.reduce.closing import Clock, checks, rule_out, runs_alone
+from fairway.reduce.failing import Progress, failing
+from fairway.reduce.keep import Keeper
+from fairway.reduce.program import Program
+from fairway.reduce.report import Reduced
 from fairway.reduce.script import title_of, write_script
 from fairway.reduce.shrink import shrink
-from fairway.reduce.trial import EXPORTERS, Bench, Case, Seen, Signature, dynamic, failed_script
-from fairway.rewrite.find import suspects
-from fairway.runtimes.eager import as_exported, run_eager
-from fairway.subject.outputs import output_leaves
+from fairway.reduce.trial import EXPORTERS
 from fairway.subject.subject import Subject
-
-Progress = Callable[[Any], None]
-
-STATE = "state.json"
-
-OTHERS = 16
-"""Other inputs at which a file is run: sizes from the bounds inwards, and values at the edges of what is legal."""
 
 
 def reduce_subject(
@@ -50,220 +27,41 @@ def reduce_subject(
     `check` is a command that is given a candidate script, and says by exit code 0 that it is still of interest.
     `budget` bounds the whole, `limit` each trial, in seconds.
     """
-    started = time.monotonic()
+    clock = Clock(budget, limit)
     build_tables()
-    found = _failing(subject, [exporter] if exporter else list(EXPORTERS), check, limit, progress)
-    if found is None:
+    start = failing(subject, folder, [exporter] if exporter else list(EXPORTERS), check, clock, progress)
+    if start is None:
         return None
-    bench, seen, whole = found
-    whole = replace(whole, others=() if seen.other is None else (whole.others[seen.other],))
-    seen = replace(seen, other=None if seen.other is None else 0)
-    keeper = _Keeper(folder, whole, bench.exporter, seen)
-    program = keeper.resume()
+    bench, seen, program = start.bench, start.seen, start.program
+    keeper = Keeper(folder, start.whole, bench.exporter, seen)
+    if start.cut:
+        keeper.keep(program)
+    left = f"{len(program.calls)} calls, {program.operators} operators left"
 
     def fails(candidate: Program) -> bool:
-        same = _checks(candidate, bench.exporter, check) if check else bench(candidate).signature == seen.signature
+        nonlocal left
+        progress(("stage", f"{left}; trying {len(candidate.calls)}"))
+        began = time.monotonic()
+        same = checks(candidate, bench.exporter, check) if check else bench(candidate).signature == seen.signature
         if same:
+            clock.last = time.monotonic() - began
             keeper.keep(candidate)
-            progress(("stage", f"{len(candidate.calls)} calls, {candidate.operators} operators left"))
+            left = f"{len(candidate.calls)} calls, {candidate.operators} operators left"
         return same
 
-    def enough() -> bool:
-        return time.monotonic() - started > budget
-
-    program = shrink(program, fails, enough)
+    if not start.cut and not check:
+        program = aim(program, seen, bench, fails, clock.enough)
+    program = shrink(program, fails, clock.enough)
+    finished = not clock.enough()
     title = title_of(seen, program, bench.exporter)
     script = write_script(program, bench.exporter, title)
+    progress(("stage", f"{left}; the script on its own"))
+    reproduced = runs_alone(script, seen, check, clock)
+    progress(("stage", f"{left}; what the failure is not"))
+    ruled_out = rule_out(program, bench, seen, clock)
     reduced = Reduced(
-        bench.exporter, seen, len(whole.calls), program, title, script,
-        reproduced=_runs_alone(script, seen, check), finished=not enough(), tried=bench.tried,
-        seconds=time.monotonic() - started, ruled_out=_rule_out(program, bench, seen, limit),
+        bench.exporter, seen, len(start.whole.calls), program, title, script, reproduced, finished, bench.tried,
+        time.monotonic() - clock.started, ruled_out,
     )  # fmt: skip
     keeper.finish(reduced)
     return reduced
-
-
-def _recorded(subject: Subject) -> tuple[Program, list[list[torch.Tensor]]]:
-    """The model at its example, and how its variables are at other sizes and with other values; the inputs of both."""
-    tensors = subject.make(subject.example, 1, "normal")
-    program = record(subject, tensors)
-    _check_faithful(subject, program, tensors)
-    others: list[Mapping[Ref, Any]] = []
-    samples = [tensors]
-    for sample in subject_lattice(subject, "standard")[1:]:
-        with suppress(Exception):  # a point that PyTorch refuses shows nothing of the exporter
-            given = sample_inputs(subject, sample, [])
-            other = record(subject, given)
-            if program.same_calls(other):
-                others.append(other.seen)
-                samples.append(given)
-        if len(others) == OTHERS:
-            break
-    return replace(program, others=tuple(others)), samples
-
-
-class Plain(torch.nn.Module):
-    """The model itself, with plain tensors in and out."""
-
-    def __init__(self, subject: Subject) -> None:
-        super().__init__()
-        self.model = subject.model
-        self._call = subject.call
-
-    def forward(self, *tensors: torch.Tensor) -> Any:
-        args, kwargs = self._call(tensors)
-        return tuple(leaf.value for leaf in output_leaves(self.model(*args, **kwargs)))
-
-
-def _check_faithful(subject: Subject, program: Program, tensors: list[torch.Tensor]) -> None:
-    """The calls must give what the model gives; else what is cut down is another model."""
-    with torch.no_grad():
-        got = Replay(program)(*(tensor.clone() for tensor in tensors))
-    wanted = run_eager(subject, tensors)
-    close = (torch.allclose(a, b, rtol=1e-3, atol=1e-3, equal_nan=True) for a, b in zip(wanted, got, strict=False))
-    if len(got) > len(wanted) or not all(close):
-        raise complain("FW505", f"{len(program.calls)} calls of {subject.name} were written down")
-
-
-def _failing(
-    subject: Subject, exporters: Sequence[str], check: str | None, limit: float, progress: Progress
-) -> tuple[Bench, Seen, Program] | None:
-    """The first exporter that fails on the model, how, and the calls that fail in the same way."""
-    subject.model.eval()
-    progress(("stage", "writing down the model's calls"))
-    whole, samples = _recorded(subject)
-    for exporter in exporters:
-        progress(("stage", f"the whole model by {exporter}"))
-        bench = Bench(exporter, limit)
-        seen = bench.judge(Case(Plain(subject).eval(), tuple(samples), dynamic(whole, samples[0])))
-        if check is not None:
-            if _checks(whole, exporter, check):
-                return bench, replace(seen, signature=Signature("check", "kept by", check), other=None), whole
-            continue
-        if seen.signature is None:
-            continue
-        ends: dict[str, None] = {}
-        for program in _ways(subject, whole):
-            again = bench(program)
-            if again.signature == seen.signature:
-                return bench, again, program
-            ends[str(again.signature or again.said)] = None
-        raise _not_by_calls(subject, f"by {exporter} the model fails: {seen.signature}; its calls: {', '.join(ends)}")
-    return None
-
-
-def _not_by_calls(subject: Subject, seen: str) -> UserError:
-    """Where a line of the model decides how many calls there are, that line is the cause, and it is named."""
-    args, kwargs = subject.call(subject.make(subject.example, 1, "normal"))
-    given = inspect.signature(subject.model.forward).bind(*args, **kwargs).arguments
-    lines = [] if isinstance(subject.model, torch.jit.ScriptModule) else suspects(subject.model, given)
-    if not lines:
-        return complain("FW505", seen)
-    return complain(
-        "FW505", f"{seen}; in the model's own code {lines[0].detail}", where=lines[0].where,
-        todo=("Look at the line named first: it is in the model, not in the exporter.",
-              "fairway export RECIPE tries to repair it."),
-    )  # fmt: skip
-
-
-def _ways(subject: Subject, whole: Program) -> Iterator[Program]:
-    """The model's calls, as they may look to an exporter, the likeliest first."""
-    yield whole
-    if any(tensor.requires_grad for tensor in whole.weights.values()):
-        yield whole.untrained()
-    yield whole.undecided()
-    told = whole
-    with suppress(Exception), as_exported():
-        told, _ = _recorded(subject)
-    if not whole.same_calls(told):
-        yield told
-        yield told.undecided()
-
-
-def _checks(program: Program, exporter: str, check: str) -> bool:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "repro.py"
-        path.write_text(write_script(program, exporter, "a candidate"))
-        done = subprocess.run([*shlex.split(check), str(path)], cwd=folder, capture_output=True)
-        return done.returncode == 0
-
-
-def _runs_alone(script: str, seen: Seen, check: str | None) -> bool:
-    """The script in a Python of its own, outside the user's folder."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "repro.py"
-        path.write_text(script)
-        if check is not None:
-            return subprocess.run([*shlex.split(check), str(path)], cwd=folder, capture_output=True).returncode == 0
-        try:
-            clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-            done = subprocess.run(
-                [sys.executable, str(path)], cwd=folder, capture_output=True, text=True, timeout=300, env=clean
-            )
-        except subprocess.TimeoutExpired:
-            return seen.signature is not None and seen.signature.stage == "time"
-        return failed_script(done.returncode, done.stderr, seen)
-
-
-def _rule_out(program: Program, bench: Bench, seen: Seen, limit: float) -> dict[str, str]:
-    """What the failure is not, each tried."""
-    found = {"PyTorch itself": "runs the same module at the same inputs"}
-    other = next(name for name in EXPORTERS if name != bench.exporter)
-    said = Bench(other, limit)(program)
-    found[f"the other exporter (dynamo={other == 'dynamo'})"] = _outcome(said, seen)
-    fixed = bench(replace(program, dims={}, others=()))
-    found["all sizes fixed"] = _outcome(fixed, seen)
-    return found
-
-
-def _outcome(said: Seen, seen: Seen) -> str:
-    if said.signature is None:
-        return "right" if said.said == "right" else said.said
-    same = "fails in the same way" if said.signature == seen.signature else "fails otherwise"
-    return f"{same}: {' '.join(said.said.split())[:160]}"
-
-
-class _Keeper:
-    """Keeps the best so far on the disk, so that a kill loses nothing."""
-
-    def __init__(self, folder: Path, whole: Program, exporter: str, seen: Seen) -> None:
-        self._folder, self._whole, self._exporter, self._seen = folder, whole, exporter, seen
-        self._mark = [exporter, str(seen.signature), [[c.var, c.name] for c in whole.calls]]
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise complain("FW009", f"{folder}: {error.strerror}") from error
-
-    def resume(self) -> Program:
-        """Where an earlier run of the same model was, if there was one."""
-        try:
-            state = json.loads((self._folder / STATE).read_text())
-            if state["mark"] != self._mark:
-                return self._whole
-            kept = set(state["calls"])
-            program = self._whole.only([call for call in self._whole.calls if call.var in kept])
-            outputs = tuple(Ref(var, tuple(path)) for var, path in state["outputs"])
-            return replace(program, outputs=outputs)
-        except (OSError, ValueError, KeyError, TypeError):
-            return self._whole
-
-    def keep(self, program: Program) -> None:
-        state = {
-            "mark": self._mark,
-            "calls": [call.var for call in program.calls],
-            "outputs": [[ref.var, list(ref.path)] for ref in program.outputs],
-        }
-        self._put(STATE, json.dumps(state))
-        self._put("repro.py", write_script(program, self._exporter, title_of(self._seen, program, self._exporter)))
-
-    def finish(self, reduced: Reduced) -> None:
-        self._put("repro.py", reduced.script)
-        self._put("report.md", write_report(reduced))
-        (self._folder / STATE).unlink(missing_ok=True)
-
-    def _put(self, name: str, text: str) -> None:
-        """Whole or not at all."""
-        fresh = self._folder / f".{name}.new"
-        fresh.write_text(text)
-        fresh.replace(self._folder / name)
-

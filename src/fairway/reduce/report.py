@@ -9,7 +9,7 @@ from importlib import metadata
 
 from fairway.knowledge.entry import entries
 from fairway.reduce.program import Program
-from fairway.reduce.script import forward
+from fairway.reduce.statements import forward
 from fairway.reduce.trial import Seen
 
 PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "numpy")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from textwrap import shorten
 
 import torch
 
-from fairway.reduce.draw import draw, span
-from fairway.reduce.program import BRANCH, OPERATORS, STEPS, UNARY, Call, Program, Ref
+from fairway.reduce.draw import back, draw, layout, span
+from fairway.reduce.program import Call, Program, Ref
+from fairway.reduce.statements import forward
 from fairway.reduce.trial import WRONG, Seen, dynamic, values_at
 
 _EXPORT = {
@@ -64,8 +64,8 @@ def write_script(program: Program, exporter: str, title: str) -> str:
 
 def _weight(ref: Ref, tensor: torch.Tensor) -> str:
     if tensor.requires_grad:
-        return f"self.w{ref.var} = torch.nn.Parameter({drawn(tensor.detach())})"
-    return f'self.register_buffer("w{ref.var}", {drawn(tensor)})'
+        return f"self.{ref.weight} = torch.nn.Parameter({drawn(tensor.detach())})"
+    return f'self.register_buffer("{ref.weight}", {drawn(tensor)})'
 
 
 OWN = ("aten", "prims", "quantized", "prim", "higher_order", "torchvision", "onnx")
@@ -88,93 +88,27 @@ def _definition(program: Program, call: Call) -> list[str]:
     ]  # fmt: skip
 
 
-def forward(program: Program) -> list[str]:
-    """The body of `forward`."""
-    names = {ref: f"x{i}" for i, ref in enumerate(program.inputs)}
-    names |= {ref: f"self.w{ref.var}" for ref in program.weights}
-    used = {ref.var for call in program.calls for ref in call.reads()} | {ref.var for ref in program.outputs}
-    lines = []
-    for call in program.calls:
-        said = statement(call, names)
-        if call.name == "torch.Tensor.__bool__" and call.var not in used:
-            said = f"if {show(call.args[0], names)}: pass"  # what Python asked for it: to decide something
-        plain = said.startswith(("if ", "for ")) or call.name.endswith("__setitem__")
-        lines.append(f"v{call.var} = {said}" if call.var in used and not plain else said)
-    ends = "".join(f"{show(ref, names)}, " for ref in program.outputs).strip()
-    return [*lines, f"return ({ends})" if program.outputs else "return ()"]
-
-
-def statement(call: Call, names: Mapping[Ref, str]) -> str:
-    """One call as Python."""
-    args = [show(arg, names) for arg in call.args]
-    kwargs = [f"{key}={show(value, names)}" for key, value in call.kwargs.items()]
-    if call.name == STEPS:
-        return f"for _ in range({args[0]}): pass"
-    if call.name.startswith(BRANCH):
-        return f"if {args[0]} {OPERATORS[call.name.removeprefix(BRANCH)][1]} {args[1]}: pass"
-    if call.name in UNARY:
-        return UNARY[call.name][1].format(args[0])
-    if call.name in OPERATORS:
-        return f"{args[0]} {OPERATORS[call.name][1]} {args[1]}"
-    short = call.name.removeprefix("torch.Tensor.")
-    if short.endswith(".__get__"):
-        return f"{args[0]}.{short.removesuffix('.__get__')}"
-    match short:
-        case "__getitem__":
-            return f"{args[0]}[{args[1]}]"
-        case "__setitem__":
-            return f"{args[0]}[{args[1]}] = {args[2]}"
-        case "__bool__" | "__int__" | "__float__" | "__len__":
-            return f"{short.strip('_')}({args[0]})"
-    if short != call.name and not short.startswith("__") and isinstance(call.args[0], Ref):
-        return f"{args[0]}.{short}({', '.join([*args[1:], *kwargs])})"
-    return f"{call.name}({', '.join([*args, *kwargs])})"
-
-
-def show(item: Any, names: Mapping[Ref, str]) -> str:
-    """A value as Python writes it."""
-    if isinstance(item, Ref):
-        whole = names.get(item) or names.get(Ref(item.var)) or f"v{item.var}"
-        return whole if item in names else whole + "".join(f"[{index}]" for index in item.path)
-    if isinstance(item, slice):
-        return f"slice({', '.join(show(part, names) for part in (item.start, item.stop, item.step))})"
-    if isinstance(item, tuple):
-        inner = ", ".join(show(part, names) for part in item)
-        return f"({inner},)" if len(item) == 1 else f"({inner})"
-    if isinstance(item, list):
-        return f"[{', '.join(show(part, names) for part in item)}]"
-    if isinstance(item, dict):
-        return "{" + ", ".join(f"{key!r}: {show(value, names)}" for key, value in item.items()) + "}"
-    if item is Ellipsis:
-        return "..."
-    if isinstance(item, float) and item != item:
-        return "float('nan')"
-    if isinstance(item, float) and item in (float("inf"), float("-inf")):
-        return f"float('{item}')"
-    if isinstance(item, torch.device):
-        return repr(str(item))
-    return repr(item)
-
-
 def drawn(tensor: torch.Tensor) -> str:
-    """The expression for a tensor: how to draw it, or its elements where those matter."""
+    """The expression for a tensor: how to draw it, or its elements where those matter, and how it lies in memory."""
+    order = layout(tensor)
+    permuted = "" if order == tuple(range(tensor.dim())) else f".permute({', '.join(map(str, back(order)))})"
     dtype = "" if tensor.dtype == torch.float32 else f".to({tensor.dtype})"
-    sizes = "".join(f"{n}, " for n in tensor.shape)
+    sizes = "".join(f"{tensor.shape[axis]}, " for axis in order)
     if not torch.equal(tensor, draw(tensor)) and not bool(tensor.isnan().any()):
-        return f"torch.tensor({tensor.tolist()}, dtype={tensor.dtype})"
+        return f"torch.tensor({tensor.permute(order).tolist()}, dtype={tensor.dtype}){permuted}"
     if tensor.dtype == torch.bool:
-        return f"torch.rand(({sizes}), generator=seed()) > 0.5"
+        return f"(torch.rand(({sizes}), generator=seed()) > 0.5){permuted}"
     if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
-        return f"torch.randn(({sizes}), generator=seed()){dtype}"
+        return f"torch.randn(({sizes}), generator=seed()){dtype}{permuted}"
     low, high = span(tensor)
-    return f"torch.randint({low}, {high}, ({sizes}), generator=seed(), dtype={tensor.dtype})"
+    return f"torch.randint({low}, {high}, ({sizes}), generator=seed(), dtype={tensor.dtype}){permuted}"
 
 
 def title_of(seen: Seen, program: Program, exporter: str) -> str:
     """What a maintainer reads first."""
     assert seen.signature is not None
-    calls = [c.name for c in program.calls if c.name.startswith("torch") and "__get__" not in c.name]
+    calls = [c.name for c in program.calls if c.computes]
     what = ", ".join(dict.fromkeys(name.removeprefix("torch.").removeprefix("Tensor.") for name in calls[:3]))
     how = "torch.onnx.export(dynamo=True)" if exporter == "dynamo" else "torch.onnx.export(dynamo=False)"
-    first = " ".join(seen.said.split())[:120].replace('"', "'").replace("\\", "/")
+    first = shorten(seen.said, 120, placeholder=" …").replace('"', "'").replace("\\", "/")
     return f"{how}: {what or 'a size'}: {first}"

@@ -71,7 +71,8 @@ def plain_constants(program: Program, fails: Fails, enough: Callable[[], bool]) 
 def _plainer(call: Any) -> Iterator[Any]:
     for name in call.kwargs:
         yield replace(call, kwargs={key: value for key, value in call.kwargs.items() if key != name})
-    if len(call.args) > 1 and not isinstance(call.args[-1], Ref | tuple | list):
+    operands = not call.computes or call.name.split(".")[-1].startswith("__")  # `v1 - 2`, `v1[0]`: not without the 2
+    if len(call.args) > 1 and not operands and not isinstance(call.args[-1], Ref | tuple | list):
         yield replace(call, args=call.args[:-1])
     for i, item in enumerate(call.args):
         if isinstance(item, float) and item != 1.0:

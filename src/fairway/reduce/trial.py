@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,9 @@ from fairway.evidence.yardstick import Array
 from fairway.findings.signatures import recognise
 from fairway.ladder.attempt import Limits, Outcome, Workers
 from fairway.ladder.tables import built_tables
-from fairway.reduce.program import Program, Replay
+from fairway.reduce.point import Line, by_exceptions, by_node
+from fairway.reduce.program import Program
+from fairway.reduce.replay import replay
 from fairway.runtimes.eager import to_array
 
 WRONG = 1e-3
@@ -51,11 +55,25 @@ class Seen:
     said: str = ""
     other: int | None = None
     """At which of the other inputs; None for the example, and where the failure comes before any input."""
+    lines: tuple[Line, ...] = ()
+    """Lines of code that the failure points at, the likeliest first."""
+    output: int | None = None
+    """Which output was wrong."""
 
 
 def dynamic(program: Program, values: Sequence[torch.Tensor]) -> list[dict[int, str]]:
-    """By input, the axes that vary: those of a size which stands for a dim."""
-    return [{axis: program.dims[n] for axis, n in enumerate(v.shape) if n in program.dims} for v in values]
+    """By input, the axes that vary: those of a size which stands for a dim, or that was seen to hang on one.
+
+    Else what is cut off would fix them, and a failure that takes an open size would be gone, or be another.
+    """
+    if not program.dims:
+        return [{} for _ in values]
+    found: list[dict[int, str]] = []
+    for i, (ref, value) in enumerate(zip(program.inputs, values, strict=True)):
+        opened = program.opened.get(ref, frozenset())
+        names = {axis: program.dims.get(n, f"x{i}_{axis}") for axis, n in enumerate(value.shape)}
+        found.append({axis: names[axis] for axis, n in enumerate(value.shape) if n in program.dims or axis in opened})
+    return found
 
 
 def values_at(program: Program, other: int | None = None) -> list[torch.Tensor]:
@@ -75,7 +93,7 @@ class Case:
     @classmethod
     def of(cls, program: Program) -> Case:
         points = tuple(values_at(program, other) for other in (None, *range(len(program.others))))
-        return cls(Replay(program).eval(), points, dynamic(program, points[0]))
+        return cls(replay(program).eval(), points, dynamic(program, points[0]))
 
 
 def export(case: Case, exporter: str, path: Path) -> None:
@@ -85,7 +103,9 @@ def export(case: Case, exporter: str, path: Path) -> None:
     with warnings.catch_warnings(), built_tables():
         warnings.simplefilter("ignore")
         if exporter == "dynamo":
-            shapes = (tuple(dict.fromkeys(one, torch.export.Dim.DYNAMIC) for one in case.axes),)
+            shapes: Any = tuple(dict.fromkeys(one, torch.export.Dim.DYNAMIC) for one in case.axes)
+            kinds = {parameter.kind for parameter in inspect.signature(case.model.forward).parameters.values()}
+            shapes = (shapes,) if inspect.Parameter.VAR_POSITIONAL in kinds else shapes
             torch.onnx.export(
                 case.model, values, path, dynamo=True, dynamic_shapes=shapes, input_names=names, external_data=False,
                 verbose=False,
@@ -100,7 +120,10 @@ def attempt(case: Case, exporter: str) -> Seen:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         wanted = _answers(case.model, case.points)
-        if wanted[0] is None:
+        if not hasattr(case.model, "program"):
+            wanted = iter(list(wanted))  # a model may keep what an exporter left in it; a list of calls keeps nothing
+        first = next(wanted)
+        if first is None:
             return Seen(None, "PyTorch itself refuses this")
         try:
             export(case, exporter, path)
@@ -111,25 +134,29 @@ def attempt(case: Case, exporter: str) -> Seen:
             options.log_severity_level = 4
             session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:
-            return Seen(Signature("load", "FW407", plain(tidy(str(error)))), tidy(str(error)))
-        for other, answer in zip((None, *range(len(case.points) - 1)), wanted, strict=True):
+            said = tidy(str(error))
+            return Seen(Signature("load", "FW407", plain(said)), said, lines=by_node(path, said))
+        for other, answer in zip((None, *range(len(case.points) - 1)), chain([first], wanted), strict=True):
             seen = None if answer is None else _compare(session, *answer)
             if seen is not None:
-                return replace(seen, other=other)
+                lines = by_node(path, seen.said) if seen.output is None else ()
+                return replace(seen, other=other, lines=lines)
     return Seen(None, "right")
 
 
-def _answers(model: torch.nn.Module, points: Sequence[Sequence[torch.Tensor]]) -> list[Any]:
-    """PyTorch's answers, None where it refuses or where they hang on memory that nobody has written to."""
-    found: list[Any] = []
+def _answers(model: torch.nn.Module, points: Sequence[Sequence[torch.Tensor]]) -> Iterator[Any]:
+    """PyTorch's answers, None where it refuses or where they hang on memory that nobody has written to.
+
+    Each when it is asked for: what is large takes long at seventeen inputs, and mostly fails before the second.
+    """
     for values in points:
         try:
             with torch.no_grad():
                 answers, again = ([to_array(t) for t in model(*(v.clone() for v in values))] for _ in _memories())
-            found.append((values, answers) if not any(map(_off, answers, again)) else None)
+            found = (values, answers) if not any(map(_off, answers, again)) else None
         except Exception:
-            found.append(None)
-    return found
+            found = None
+        yield found
 
 
 def _memories() -> Iterator[None]:
@@ -169,25 +196,27 @@ def _compare(session: Any, values: Sequence[torch.Tensor], wanted: Sequence[Any]
     for i, (ours, theirs) in enumerate(zip(wanted, got, strict=True)):
         if ours.shape != theirs.shape:
             said = f"output {i} is {list(ours.shape)} in PyTorch, {list(theirs.shape)} in the file"
-            return Seen(Signature("compare", "FW403", "shape"), said)
+            return Seen(Signature("compare", "FW403", "shape"), said, output=i)
         off = _off(ours, theirs)
         if off:
             odd = off == float("inf")
             what = "NaN or infinity in other places" if odd else f"off by {off:.3g}"
-            return Seen(Signature("compare", "FW405" if odd else "FW401", "numbers"), f"output {i}: {what}")
+            said = f"output {i}: {what}"
+            return Seen(Signature("compare", "FW405" if odd else "FW401", "numbers"), said, output=i)
     return None
 
 
 def failed_export(error: BaseException) -> Seen:
     """Known again by the finding it is, the innermost exception, and its words."""
-    chain = [error]
-    while (inner := chain[-1].__cause__ or chain[-1].__context__) is not None and inner not in chain:
-        chain.append(inner)
-    text = "\n".join(f"{type(one).__name__}: {one}" for one in chain)
+    errors = [error]
+    while (inner := errors[-1].__cause__ or errors[-1].__context__) is not None and inner not in errors:
+        errors.append(inner)
+    text = "\n".join(f"{type(one).__name__}: {one}" for one in errors)
     code, operator = recognise(type(error).__name__, text) or ("FW301", None)
-    last = chain[-1]
+    last = errors[-1]
     words = operator or ("" if code in ("FW302", "FW303") else plain(str(last).split("\n")[0]))
-    return Seen(Signature("export", code, f"{type(last).__name__} {words}".strip()), f"{type(last).__name__}: {last}")
+    signature = Signature("export", code, f"{type(last).__name__} {words}".strip())
+    return Seen(signature, f"{type(last).__name__}: {last}", lines=by_exceptions(errors))
 
 
 def plain(text: str) -> str:

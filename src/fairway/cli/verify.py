@@ -33,7 +33,7 @@ def verify(
     from fairway.exporting import make_settings, verify_subject
     from fairway.subject.recipe import load_subject
 
-    settings = make_settings(level, (), None, True, timeout, limit)
+    settings = make_settings(level, (), None, True, timeout, limit, judging=True)
     with redirect_stdout(sys.stderr):  # a recipe may print; standard output is for the result
         subject = load_subject(recipe, said)
     progress = Progress()

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
+import onnx_ir as ir
 import torch
 
 from fairway.ladder.capture import Flat, Program, TranslationError, dynamic_axes
@@ -18,10 +18,15 @@ from fairway.ladder.tables import built_tables
 from fairway.remedies.contract import Case
 from fairway.subject.dims import Size
 from fairway.subject.subject import Subject
+from fairway.weights.known import Weights
+from fairway.weights.linear import gemm_translations
+from fairway.weights.repeats import Cut
+from fairway.weights.stamp import stamp
+from fairway.weights.store import Mode, choose
 
 
 def export_program(
-    flat: Flat, subject: Subject, case: Case, tensors: Sequence[torch.Tensor], path: Path
+    flat: Flat, subject: Subject, case: Case, tensors: Sequence[torch.Tensor], cut: Cut, weights: Mode | None
 ) -> Program:
     """The captured program as an onnx-ir model, and the ends of its range constraints by dim."""
     program = torch.export.export(
@@ -36,6 +41,8 @@ def export_program(
     _drop_misnamed_guards(program)
     for repair in case.repairs:
         repair(program)
+    outside = choose(weights, _bytes(flat.model, cut)) != "embed"
+    table = {**(gemm_translations() if outside else {}), **case.translations}
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     try:
         with built_tables():
@@ -43,13 +50,35 @@ def export_program(
                 program,
                 dynamo=True,
                 opset_version=case.route.opset,
-                custom_translation_table=case.translations or None,
+                custom_translation_table=table or None,
                 verbose=False,
+                optimize=not (outside or cut),
             )
     except Exception as error:
         raise TranslationError(str(error)) from error
     assert exported is not None
+    if outside or cut:
+        known = Weights(flat.model)
+        optimise(exported.model, known)
+        stamp(exported.model, cut, known)
     return exported.model, edges
+
+
+def _bytes(model: torch.nn.Module, cut: Cut) -> int:
+    """Of all weights, those of blocks that were taken out too."""
+    return sum(t.nbytes for one in (model, *cut.removed.values()) for t in (*one.parameters(), *one.buffers()))
+
+
+def optimise(model: ir.Model, known: Weights) -> None:
+    """onnxscript's optimiser, which computes nothing from weights here: what it made of one would lie in no checkpoint,
+    and differ from block to block."""
+    from onnxscript.optimizer import optimize_ir
+
+    def leave(node: ir.Node) -> bool | None:
+        weights = (v.const_value for v in node.inputs if v is not None and v.const_value is not None)
+        return False if node.op_type != "Transpose" and any(map(known.find, weights)) else None
+
+    optimize_ir(model, should_fold=leave)
 
 
 def _drop_misnamed_guards(program: torch.export.ExportedProgram) -> None:

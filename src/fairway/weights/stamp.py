@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -192,15 +193,16 @@ def _copy(
                 inputs.append(_own_weight(graph, origin, repeat, number, tensors))
             else:
                 inputs.append(origin.value)
-        copy = ir.Node(
+        twin = ir.Node(
             node.domain, node.op_type, inputs, [*node.attributes.values()], overload=node.overload,
             num_outputs=len(node.outputs), name=f"{node.name}_block{number}",
         )  # fmt: skip
         for key, text in node.metadata_props.items():
-            copy.metadata_props[key] = text.replace(repeat.block(KEPT - 1), repeat.block(number))
-        for old, new in zip(node.outputs, copy.outputs, strict=True):
-            new.name, new.shape, new.type = f"{old.name}_block{number}", old.shape, old.type
-        made.nodes.append(copy)
+            twin.metadata_props[key] = text.replace(repeat.block(KEPT - 1), repeat.block(number))
+        for old, new in zip(node.outputs, twin.outputs, strict=True):
+            # Shapes and types can be changed in place, so each value has its own.
+            new.name, new.shape, new.type = f"{old.name}_block{number}", copy(old.shape), copy(old.type)
+        made.nodes.append(twin)
     return made
 
 
@@ -217,7 +219,7 @@ def _own_weight(
         name = f"{name}_{origin.value.name}"
     if name in graph.initializers:
         return graph.initializers[name]
-    value = ir.Value(name=name, shape=origin.value.shape, type=origin.value.type)
+    value = ir.Value(name=name, shape=copy(origin.value.shape), type=copy(origin.value.type))
     value.const_value = as_constant(view.of(tensors[view.name]), name)
     graph.register_initializer(value)
     return value
@@ -237,7 +239,7 @@ def _hand_over(graph: ir.Graph, third: Block, last: Block, inside: set[ir.Node])
 
 def _restore_names(graph: ir.Graph, renumbered: Mapping[str, str]) -> None:
     """Weights behind a run are called as in the whole model. From the back, since a name may be another's old one."""
-    for short, whole in reversed(renumbered.items()):
+    for short, whole in reversed([*renumbered.items()]):
         for name in [n for n in graph.initializers if n.startswith(f"{WRAPPER}{short}.")]:
             value = graph.initializers.pop(name)
             value.name = WRAPPER + whole + name.removeprefix(WRAPPER + short)

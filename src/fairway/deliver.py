@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fairway.errors import complain
-from fairway.record import INSIDE, hash_file, record_path, short
+from fairway.record import INSIDE, hash_file, hash_once, record_path, short
 from fairway.weights.store import Stored, save_delivered
 from fairway.workshop import Janitor, commit, open_workshop
 
@@ -61,7 +61,7 @@ def deliver(
             record["file"]["data"] = {"name": data, "sha256": hash_file(staged / data)}
         if stored.mode == "link":
             record["file"]["linked"] = [
-                {"name": os.path.relpath(path, target.parent), "sha256": hash_file(Path(path))}
+                {"name": os.path.relpath(path, target.parent), "sha256": hash_once(Path(path))}
                 for path in sorted(stored.links.values())
             ]
         beside = record_path(target).name

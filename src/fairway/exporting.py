@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from fairway.deliver import check_target, deliver, keep_aside, workshop
-from fairway.errors import complain
+from fairway.errors import UserError, complain
 from fairway.evidence.lattice import LEVELS, Level
 from fairway.extras import require
 from fairway.findings import Finding
@@ -186,6 +186,8 @@ def verify_subject(
     check_room(header)
     check_signature(header, subject)
     _, changed = compare_with_record(path)
+    if changed is not None and changed.code == "FW119":
+        raise UserError(changed)
     warm_up()
     tensors = read_data(subject, Path(data)) if data is not None else []
     with Workers(settings.limits) as workers, TemporaryDirectory(prefix="fairway-") as folder:

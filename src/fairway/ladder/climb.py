@@ -13,16 +13,16 @@ from typing import Any, Literal
 import torch
 
 from fairway.errors import UserError
-from fairway.evidence.answers import Answers, answer, is_large
 from fairway.evidence.differential import compare_exports
 from fairway.evidence.evidence import Differential, Evidence
-from fairway.evidence.gather import every_sample, examples, gather
-from fairway.evidence.judge import Judge, open_runtime, sample_inputs
+from fairway.evidence.gather import examples
+from fairway.evidence.judge import Judge, open_runtime
 from fairway.evidence.lattice import Level, sample
 from fairway.findings import Finding, exit_status
 from fairway.ladder.attempt import Limits, Outcome, Workers
 from fairway.ladder.capture import Captured, capture, case_for
 from fairway.ladder.diagnose import accuse, blame, diagnose
+from fairway.ladder.judging import judged_apart, settle
 from fairway.ladder.plan import SOURCE, Step, next_step
 from fairway.ladder.preflight import Preflight, look
 from fairway.ladder.prescribe import Prescription, check_patches, matches_for, patched, prescribe
@@ -127,7 +127,7 @@ def climb(
         for finding in rung.findings:
             if exit_status(finding.code) == 2:
                 raise UserError(finding)  # such as a full disk: no other rung will fare better
-        if rung.verdict == "verified":
+        if rung.verdict == "verified" or (settings.level == "none" and rung.verdict == "unproven"):
             break
     return Climb(preflight, tuple(rungs), _sum_up(preflight, rungs))
 
@@ -141,7 +141,8 @@ def _raise_usage(outcome: Outcome) -> None:
 
 def _blocks_to_blame(rung: Rung) -> bool:
     """Whether the whole model may fare better than its first blocks did: all but a failure on the way to a file."""
-    return rung.verdict in ("wrong", "unproven") or any(f.code == "FW326" for f in rung.findings)
+    judged = rung.evidence is not None and rung.verdict != "verified"
+    return judged or any(f.code in ("FW326", "FW407") for f in rung.findings)
 
 
 def _look(subject: Subject, settings: Settings, repeats: tuple[Repeat, ...]) -> tuple[Preflight, tuple[Suspect, ...]]:
@@ -209,7 +210,9 @@ def _walk(
             step, done, verdict, got.seconds, got.peak_bytes, findings, captured.remedies, refused, captured, None,
             got.seconds, tried,
         )  # fmt: skip
-    judged = _judged(workers, subject, settings, captured, data, folder, heard)
+    judged = judged_apart(
+        workers, subject, captured, settings.level, settings.remedies, data, folder, heard
+    )
     seconds, peak = got.seconds + judged.seconds, max(got.peak_bytes, judged.peak_bytes)
     verdict, evidence, findings = _weigh(judged, captured, suspected)
     if second and verdict == "verified":
@@ -256,43 +259,6 @@ def _ignore_mode(subject: Subject, preflight: Preflight) -> None:
         subject.model.eval()
 
 
-def _settle(subject: Subject, settings: Settings) -> None:
-    """With remedies on, a model left in training mode is exported and judged in eval mode, and the finding says so."""
-    if settings.remedies:
-        subject.model.eval()
-
-
-def _judged(
-    workers: Workers, subject: Subject, settings: Settings, captured: Captured, data: Sequence[list[torch.Tensor]],
-    folder: Path, heard: Heard,
-) -> Outcome:  # fmt: skip
-    """The evidence on one file. PyTorch answers first, in a process of its own, where the model is large."""
-    path, level, edges = captured.path, settings.level, captured.edges
-    answers: Answers | None = None
-    before: Outcome | None = None
-    if is_large(subject.model):
-
-        def prepare(tell: Heard) -> Answers:
-            _settle(subject, settings)
-            samples = every_sample(subject, path, level, edges, data)
-            return answer(subject, samples, lambda s: sample_inputs(subject, s, data), folder / "answers", tell)
-
-        before = workers.run(prepare, heard)
-        if before.status != "done":
-            return before
-        answers = before.value
-
-    def judge(tell: Heard) -> Evidence:
-        _settle(subject, settings)
-        return gather(subject, path, captured.output_names, level, edges, data, tell, answers)
-
-    judged = workers.run(judge, heard)
-    if before is None:
-        return judged
-    peak = max(before.peak_bytes, judged.peak_bytes)
-    return replace(judged, seconds=before.seconds + judged.seconds, peak_bytes=peak)
-
-
 def _weigh(
     judged: Outcome, captured: Captured, suspected: Sequence[Suspect]
 ) -> tuple[Verdict, Evidence | None, tuple[Finding, ...]]:
@@ -325,7 +291,7 @@ def _differ(
         baked = compare_exports(captured.path, other.value.path)
         if not baked:
             return [], True
-        _settle(subject, settings)
+        settle(subject, settings.remedies)
         judge = Judge(subject, open_runtime(other.value.path), captured.output_names)
         low = {d.name: d.sizes[0] for d in subject.domain.dims}
         for i, point in enumerate((points[0], points[1], low)):
@@ -406,7 +372,9 @@ def judge_file(
     if fixed:
         findings: tuple[Finding, ...] = tuple(Finding("FW402", one) for one in fixed)
         return Climb(preflight, (Rung(step, step.route, "wrong", 0.0, 0, findings, captured=captured),), findings)
-    judged = _judged(workers, subject, settings, captured, data, folder, heard)
+    judged = judged_apart(
+        workers, subject, captured, settings.level, settings.remedies, data, folder, heard
+    )
     verdict, evidence, findings = _weigh(judged, captured, ())
     findings = (*findings, *_fixed_outputs(header, preflight))
     if evidence is not None:

@@ -51,4 +51,4 @@ class OrtSession:
         value = onnxruntime.OrtValue
         feeds = {name: value.from_dlpack(tensor.contiguous()) for name, tensor in zip(names, tensors, strict=True)}
         got = self._session.run_with_ort_values(None, feeds)
-        return [to_array(torch.from_dlpack(one)) for one in got]
+        return [to_array(torch.utils.dlpack.from_dlpack(one)) for one in got]

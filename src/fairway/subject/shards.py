@@ -33,8 +33,8 @@ class Shards:
         if not self.index:
             return []
         held = set(state)
-        lost = [f"{name}, which {self.index} says is in {file}" for name, file in self.where.items() if name not in held]
-        return lost + [f"unexpected {name}, which {self.index} does not list" for name in held if name not in self.where]
+        lost = [f"missing {name}, in {file} by {self.index}" for name, file in self.where.items() if name not in held]
+        return lost + [f"unexpected {name}, not in {self.index}" for name in sorted(held) if name not in self.where]
 
 
 def find_shards(path: Path) -> Shards:

@@ -63,7 +63,7 @@ def find_repeats(model: torch.nn.Module) -> tuple[Repeat, ...]:
 
 
 def shorten(model: torch.nn.Module, repeats: tuple[Repeat, ...]) -> Cut:
-    """Takes all but three blocks of each run out of the model. Meant for a process of its own: nothing puts them back."""
+    """Takes all but three blocks of each run out of the model, for good: it is meant for a process of its own."""
     cut = Cut(repeats)
     for repeat in repeats:
         container = model.get_submodule(repeat.container)

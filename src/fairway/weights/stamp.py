@@ -155,7 +155,7 @@ def _source(
 
 
 def _weight(one: Any, other: Any, repeat: Repeat, weights: Weights) -> Known | None:
-    """The weight's view, under its name inside the block, where both constants are the same view of each block's own."""
+    """The weight, by its name inside the block, where both constants are the same view of each block's own."""
     a, b = weights.find(one), weights.find(other)
     if a is None or b is None:
         return None

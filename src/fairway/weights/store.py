@@ -1,7 +1,7 @@
 """Where a file's weights lie: inside it, in one file beside it, or still in the checkpoint they came from.
 
-A candidate lies in the workshop, and runtimes follow no path that leaves a model's folder. So the checkpoint's files are
-hard-linked into the workshop, and a candidate's weights point there: nothing is copied before a file is delivered.
+A candidate lies in the workshop, and runtimes follow no path that leaves a model's folder. So the checkpoint's files
+are hard-linked into the workshop, and a candidate's weights point there: nothing is copied before a file is delivered.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def choose(asked: Mode | None, size: int) -> Mode:
 
 
 def save_candidate(model: ir.Model, path: Path, asked: Mode | None) -> Stored:
-    """Saves a candidate. Weights that lie in a mapped file are pointed to, others go beside where they do not fit in."""
+    """Saves a candidate. Weights in a mapped file are pointed to; others go beside, where they do not fit inside."""
     mode = choose(asked, weight_bytes(model))
     if mode == "embed":
         ir.save(model, path)

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-import onnx_ir as ir
 import torch
 
 from fairway.ladder.capture import Flat, Program, TranslationError, dynamic_axes
@@ -20,6 +19,7 @@ from fairway.subject.dims import Size
 from fairway.subject.subject import Subject
 from fairway.weights.known import Weights
 from fairway.weights.linear import gemm_translations
+from fairway.weights.optimise import optimise
 from fairway.weights.repeats import Cut
 from fairway.weights.stamp import stamp
 from fairway.weights.store import Mode, choose
@@ -67,18 +67,6 @@ def export_program(
 def _bytes(model: torch.nn.Module, cut: Cut) -> int:
     """Of all weights, those of blocks that were taken out too."""
     return sum(t.nbytes for one in (model, *cut.removed.values()) for t in (*one.parameters(), *one.buffers()))
-
-
-def optimise(model: ir.Model, known: Weights) -> None:
-    """onnxscript's optimiser, which computes nothing from weights here: what it made of one would lie in no checkpoint,
-    and differ from block to block."""
-    from onnxscript.optimizer import optimize_ir
-
-    def leave(node: ir.Node) -> bool | None:
-        weights = (v.const_value for v in node.inputs if v is not None and v.const_value is not None)
-        return False if node.op_type != "Transpose" and any(map(known.find, weights)) else None
-
-    optimize_ir(model, should_fold=leave)
 
 
 def _drop_misnamed_guards(program: torch.export.ExportedProgram) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 import onnx
 import pytest
 import torch
+from tests.weights.nets import BOUNDS, SPEC, seeded
 
 import fairway
 from fairway.evidence import answers
 from fairway.runtimes import ort
-from tests.weights.nets import BOUNDS, SPEC, seeded
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tests.weights.nets import Block, Tower
 from torch import nn
 
 from fairway.weights.repeats import KEPT, LEAST, Repeat, find_repeats, shorten
-from tests.weights.nets import Block, Tower
 
 
 def runs(*blocks: nn.Module, training: bool = False) -> list[tuple[int, int]]:

@@ -9,11 +9,11 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from tests.weights.nets import BOUNDS, SPEC, ByIndex, Collecting, Tower, seeded
 
 import fairway
 from fairway.ladder import climb
 from fairway.weights import stamp as stamping
-from tests.weights.nets import BOUNDS, SPEC, ByIndex, Collecting, Tower, seeded
 
 
 def export(path: Path, model: torch.nn.Module, level: str = "quick") -> fairway.Result:
@@ -69,7 +69,8 @@ def test_a_block_that_is_called_otherwise_is_found_by_the_judge(tmp_path: Path) 
 def test_a_block_stamped_with_anothers_weights_is_found_by_the_judge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stamping, "_named", lambda block: [*seeded().blocks[0].named_parameters()])
+    other = [*seeded().blocks[0].named_parameters()]
+    monkeypatch.setattr(stamping, "_named", lambda block: other)
     result = export(tmp_path / "out.onnx", seeded())
     assert [rung["verdict"] for rung in result.record["ladder"]] == ["wrong", "verified"]
 

@@ -9,10 +9,10 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from tests.weights.nets import BOUNDS, SPEC, mapped, seeded
 
 import fairway
 from fairway.errors import UserError
-from tests.weights.nets import BOUNDS, SPEC, mapped, seeded
 
 PAGE = 4096
 

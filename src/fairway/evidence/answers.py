@@ -1,8 +1,8 @@
 """PyTorch's answers for a large model, written down by a process that ends before the runtime loads the file.
 
 So the model's weights are in memory once, not twice. The truth in float64 is computed at the smallest samples alone,
-one weight at a time; elsewhere PyTorch's own answer stands for it, and the file may be as far from that as the error learnt
-at the others allows.
+one weight at a time; elsewhere PyTorch's own answer stands for it, and the file may be as far from that as the error
+learnt at the others allows.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def capture(
             model, edges = trace_program(flat, subject, case, tensors, path)
         else:
             model, edges = export_program(flat, subject, case, tensors, cut, weights)
-        opset, changed, stored = finish(model, subject, case, path, weights)
+        opset, changed, stored = finish(model, subject, case, path, cut, weights)
     if case.route.opset is not None and opset != case.route.opset:
         raise OpsetNotHonoured(f"opset {case.route.opset} was asked, the file has {opset}")
     warned = tuple(

@@ -21,7 +21,6 @@ from fairway.weights.known import Weights
 from fairway.weights.linear import gemm_translations
 from fairway.weights.optimise import optimise
 from fairway.weights.repeats import Cut
-from fairway.weights.stamp import stamp
 from fairway.weights.store import Mode, choose
 
 
@@ -58,9 +57,7 @@ def export_program(
         raise TranslationError(str(error)) from error
     assert exported is not None
     if outside or cut:
-        known = Weights(flat.model)
-        optimise(exported.model, known)
-        stamp(exported.model, cut, known)
+        optimise(exported.model, Weights(flat.model))
     return exported.model, edges
 
 

@@ -12,7 +12,10 @@ from fairway.errors import Bug
 from fairway.remedies.contract import Case
 from fairway.remedies.input_output_name_clash import own_values
 from fairway.subject.subject import Subject
+from fairway.weights.known import Weights
 from fairway.weights.narrow import compute_wide
+from fairway.weights.repeats import Cut
+from fairway.weights.stamp import stamp
 from fairway.weights.store import Mode, Stored, choose, save_candidate, weight_bytes
 
 _DTYPES = {
@@ -24,16 +27,21 @@ _DTYPES = {
 
 
 def finish(
-    model: ir.Model, subject: Subject, case: Case, path: Path, weights: Mode | None
+    model: ir.Model, subject: Subject, case: Case, path: Path, cut: Cut, weights: Mode | None
 ) -> tuple[int, list[bool], Stored]:
-    """Repairs, names and saves the model; answers its opset, which passes changed anything, where its weights lie."""
+    """Repairs, names and saves the model; answers its opset, which passes changed anything, where its weights lie.
+
+    The passes see the blocks that were captured; what they made of those is stamped for the others.
+    """
     graph = model.graph
-    _strip_wrapper(model)
     _restore_inputs(graph, subject)
     _declare_inputs(graph, subject)
+    changed = [one(model) for one in case.passes]
+    if cut:
+        stamp(model, cut, Weights(case.model))
     outside = choose(weights, weight_bytes(model)) != "embed"
     wide = outside and compute_wide(model)
-    changed = [one(model) for one in case.passes]
+    _strip_wrapper(model)
     _name_values(graph, subject.input_names, case.output_names)
     stored = replace(save_candidate(model, path, weights), wide=wide)
     return int(model.opset_imports[""]), changed, stored

@@ -1,8 +1,8 @@
 """16-bit weights stay as they are in the file, and are computed with in float32.
 
 ONNX Runtime has hardly a kernel for float16 on the CPU, and fewer for bfloat16: it keeps a float32 copy of every
-float16 weight from the moment it loads, and refuses bfloat16. Here each weight is cast where it is used, so that only one
-copy at a time is wide; rows of a table are cast after they are picked. What lies between is float32, rounded less
+float16 weight from the moment it loads, and refuses bfloat16. Here each weight is cast where it is used, so that only
+one copy at a time is wide; rows of a table are cast after they are picked. What lies between is float32, rounded less
 often than in PyTorch; the model's inputs and outputs keep their dtypes.
 """
 

@@ -31,8 +31,6 @@ def optimise(model: ir.Model, known: Weights) -> None:
         optimizer.fold_constants(model, should_fold=leave)
         rewriter.rewrite(model)
         common.RemoveUnusedNodesPass()(model)
-    common.RemoveUnusedFunctionsPass()(model)
-    common.RemoveUnusedOpsetsPass()(model)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     common.LiftSubgraphInitializersToMainGraphPass()(model)
     _merge_constants(model.graph, known)

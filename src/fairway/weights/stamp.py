@@ -63,7 +63,8 @@ def stamp(model: ir.Model, cut: Cut, weights: Weights) -> None:
 
 
 def _stamp(graph: ir.Graph, repeat: Repeat, removed: Mapping[str, torch.nn.Module], weights: Weights) -> None:
-    blocks = [_block(graph, repeat.block(number)) for number in range(KEPT)]
+    labels = _labels(graph)
+    blocks = [_block(labels, repeat.block(number)) for number in range(KEPT)]
     second, third = blocks[1], blocks[2]
     sources = _match(second, third, repeat, weights)
     _leaves_only_through(second, third)
@@ -81,19 +82,27 @@ def _named(block: torch.nn.Module) -> Sequence[tuple[str, torch.Tensor]]:
     return [*block.named_parameters(), *block.named_buffers()]
 
 
-def _block(graph: ir.Graph, path: str) -> Block:
-    nodes = [node for node in graph if _is_inside(node, WRAPPER + path)]
+def _labels(graph: ir.Graph) -> dict[ir.Node, tuple[str, ...]]:
+    """The modules that each node belongs to. One that says nothing, since a pass made it, belongs to who reads it."""
+    labels: dict[ir.Node, tuple[str, ...]] = {}
+    for node in reversed(graph):
+        said = node.metadata_props.get(SCOPES)
+        if said is not None:
+            labels[node] = tuple(ast.literal_eval(said))
+            continue
+        readers = [labels.get(user, ()) for value in node.outputs for user, _ in value.uses()]
+        labels[node] = next((label for label in readers if label), ())
+    return dict(reversed([*labels.items()]))
+
+
+def _block(labels: Mapping[ir.Node, tuple[str, ...]], path: str) -> Block:
+    nodes = [node for node, label in labels.items() if WRAPPER + path in label]
     if not nodes:
         raise Unlike(f"no node of the graph says that it belongs to {path}")
     for node in nodes:
         if any(one.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for one in node.attributes.values()):
             raise Unlike(f"{path} has a {node.op_type} with a graph of its own")
     return Block(nodes)
-
-
-def _is_inside(node: ir.Node, path: str) -> bool:
-    said = node.metadata_props.get(SCOPES)
-    return said is not None and path in ast.literal_eval(said)
 
 
 def _match(second: Block, third: Block, repeat: Repeat, weights: Weights) -> list[list[Source]]:

@@ -35,7 +35,8 @@ class Answers:
 
     folder: Path
     samples: tuple[Sample, ...]
-    truths: int = 0
+    truths: tuple[Sample, ...] = ()
+    """Those at which the truth was computed."""
     no_truth: str | None = None
 
     def find(self, sample: Sample) -> tuple[list[torch.Tensor], list[torch.Tensor] | None] | None:
@@ -56,7 +57,8 @@ def answer(
     ordinary = [s for s in samples if s.data is None and s.flavour == "normal"]
     chosen = sorted(ordinary, key=lambda s: prod(s.sizes.values()))[:TRUTHS]
     done: list[Sample] = []
-    truths, no_truth = 0, None
+    truths: list[Sample] = []
+    no_truth = None
     for number, sample in enumerate(samples):
         tell(("sample", number, len(samples), f"{sample}, PyTorch"))
         tensors = inputs(sample)
@@ -72,7 +74,7 @@ def answer(
                     truth, no_truth = None, "in float64 the outputs have other shapes"
             except Exception as error:
                 no_truth = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-            truths += truth is not None
+            truths += [sample] if truth is not None else []
         torch.save((ours, truth), folder / f"{len(done)}.pt")
         done.append(sample)
-    return Answers(folder, tuple(done), truths, no_truth)
+    return Answers(folder, tuple(done), tuple(truths), no_truth)

@@ -145,7 +145,7 @@ class Judge:
                 (name, trial.kind),
                 Yardstick(str(own.dtype).removeprefix("torch."), self.no_truth is None),
             )
-            got = measure(name, to_array(truth).astype(np.float64), ours, their)
+            got = measure(name, to_array(truth), ours, their)
             if isinstance(got, Measured):
                 trial.measured[name] = got
                 yardstick.learn(got.own if yardstick.truthful else _magnitudes(ours), got.largest)
@@ -230,7 +230,7 @@ class Judge:
                 continue
             wide = Yardstick(self.yardsticks[name, trial.kind].dtype, True)
             for other in (own, *others):
-                got = measure(name, truth.astype(np.float64), other, their)
+                got = measure(name, truth, other, their)
                 if not isinstance(got, Measured):
                     return False
                 wide.learn(got.own, got.largest)

@@ -56,7 +56,7 @@ def test_blocks_whose_values_are_collected_are_captured_one_by_one(tmp_path: Pat
     result = export(tmp_path / "out.onnx", seeded(Collecting))
     assert (result.verdict, blocks(result)) == ("verified", [])
     first = result.record["ladder"][0]
-    assert [f["code"] for f in first["findings"]] == ["FW326"]
+    assert [f["code"] for f in first["findings"]] == ["FW328"]
     assert "of a block in the middle is read by Add" in first["findings"][0]["seen"]
 
 

@@ -25,7 +25,7 @@ class Signature:
 EXPORTERS = (
     Signature("FW009", re.compile(r"No space left on device|\[Errno 28\]")),
     Signature("FW306", kinds=("OpsetNotHonoured",)),
-    Signature("FW326", kinds=("Unlike",)),
+    Signature("FW328", kinds=("Unlike",)),
     Signature(
         "FW304",
         re.compile(

@@ -142,7 +142,7 @@ def _raise_usage(outcome: Outcome) -> None:
 def _blocks_to_blame(rung: Rung) -> bool:
     """Whether the whole model may fare better than its first blocks did: all but a failure on the way to a file."""
     judged = rung.evidence is not None and rung.verdict != "verified"
-    return judged or any(f.code in ("FW326", "FW407") for f in rung.findings)
+    return judged or any(f.code in ("FW328", "FW407") for f in rung.findings)
 
 
 def _look(subject: Subject, settings: Settings, repeats: tuple[Repeat, ...]) -> tuple[Preflight, tuple[Suspect, ...]]:

@@ -36,7 +36,6 @@ def compute_wide(model: ir.Model) -> bool:
     for place, dtype in enumerate(outputs):
         if dtype in NARROW:
             _cast_output(graph, place, dtype)
-    graph.sort()
     return True
 
 
@@ -69,17 +68,27 @@ def _widen_weight(graph: ir.Graph, value: ir.Value) -> None:
         assert narrow is not None
         users = [*rows.uses()]
         rows.dtype = narrow
-        _cast_for(graph, rows, users)
+        _cast_for(graph, rows, users, node)
     _cast_for(graph, value, [(user, place) for user, place in value.uses() if user not in picks])
 
 
-def _cast_for(graph: ir.Graph, value: ir.Value, uses: Sequence[tuple[ir.Node, int]]) -> None:
-    """A cast of its own for each use, so that no wide copy outlives it."""
+def _cast_for(
+    graph: ir.Graph, value: ir.Value, uses: Sequence[tuple[ir.Node, int]], after: ir.Node | None = None
+) -> None:
+    """A cast of its own for each use, so that no wide copy outlives it.
+
+    Of the nodes that another waits for, ONNX Runtime (1.31) runs those first that stand last in the file. So casts that
+    wait for nothing stand at its head, and run just before they are needed; elsewhere all wide copies would be
+    there at once.
+    """
     for user, place in uses:
         cast = ir.node("Cast", [value], {"to": WIDE})
         made = cast.outputs[0]
         made.dtype, made.shape, made.name = WIDE, value.shape, f"{value.name}_wide_for_{user.name}_{place}"
-        graph.append(cast)
+        if after is not None:
+            graph.insert_after(after, cast)
+        else:
+            graph.insert_before(graph[0], cast)
         user.replace_input_with(place, made)
 
 

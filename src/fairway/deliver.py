@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from fairway.errors import complain
-from fairway.record import INSIDE, hash_file, record_path, short
+from fairway.record import INSIDE, hash_file, hash_once, record_path, short
+from fairway.weights.store import Stored, save_delivered
 from fairway.workshop import Janitor, commit, open_workshop
 
 
@@ -44,7 +45,9 @@ def workshop(path: Path, janitor: Janitor) -> Iterator[Path]:
         yield folder
 
 
-def deliver(candidate: Path, target: Path, record: dict[str, Any], overwrite: bool = False) -> dict[str, Any]:
+def deliver(
+    candidate: Path, target: Path, record: dict[str, Any], stored: Stored, overwrite: bool = False
+) -> dict[str, Any]:
     """Writes the record into the file, then puts file, weights and record in place, all or none."""
     import onnx_ir as ir
 
@@ -52,10 +55,15 @@ def deliver(candidate: Path, target: Path, record: dict[str, Any], overwrite: bo
         model = ir.load(candidate)
         strip_traces(model)
         model.metadata_props[INSIDE] = short(record)
-        data = _save(model, candidate, staged / target.name)
+        data = save_delivered(model, candidate, staged / target.name, stored, target.parent)
         record = {**record, "file": {"name": target.name, "sha256": hash_file(staged / target.name)}}
         if data:
             record["file"]["data"] = {"name": data, "sha256": hash_file(staged / data)}
+        if stored.mode == "link":
+            record["file"]["linked"] = [
+                {"name": os.path.relpath(path, target.parent), "sha256": hash_once(Path(path))}
+                for path in sorted(stored.links.values())
+            ]
         beside = record_path(target).name
         (staged / beside).write_text(json.dumps(record, indent=1, default=str) + "\n")
         # The model goes last: whoever sees it also sees its weights and its record.
@@ -65,12 +73,12 @@ def deliver(candidate: Path, target: Path, record: dict[str, Any], overwrite: bo
     return record
 
 
-def keep_aside(candidate: Path, target: Path) -> None:
+def keep_aside(candidate: Path, target: Path, stored: Stored) -> None:
     """Keeps a wrong candidate for looking into, under a name that nobody ships by accident."""
     import onnx_ir as ir
 
     with _staging(candidate, target, "aside") as staged:
-        data = _save(ir.load(candidate), candidate, staged / target.name)
+        data = save_delivered(ir.load(candidate), candidate, staged / target.name, stored, target.parent)
         commit(staged, [*([data] if data else []), target.name])
 
 
@@ -84,15 +92,6 @@ def _staging(candidate: Path, target: Path, name: str) -> Iterator[Path]:
         raise complain("FW008", str(error)) from error
     except OSError as error:
         raise complain("FW009", f"{target}: {error.strerror or error}") from error
-
-
-def _save(model: Any, candidate: Path, path: Path) -> str | None:
-    """Saves as the candidate was saved; answers the name of the file with the weights, where there is one."""
-    import onnx_ir as ir
-
-    data = path.name + ".data" if candidate.with_name(candidate.name + ".data").exists() else None
-    ir.save(model, path, external_data=data)
-    return data
 
 
 def strip_traces(model: Any) -> None:

@@ -7,12 +7,13 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
 from fairway.deliver import check_target, deliver, keep_aside, workshop
-from fairway.errors import complain
+from fairway.errors import UserError, complain
 from fairway.evidence.lattice import LEVELS, Level
 from fairway.extras import require
 from fairway.findings import Finding
@@ -31,6 +32,7 @@ from fairway.result import Result
 from fairway.subject.data import read_data
 from fairway.subject.onnx_file import check_room, check_signature, open_header
 from fairway.subject.subject import Subject, build_subject
+from fairway.weights.store import MODES, Mode, check_linkable
 
 Progress = Callable[[Any], None]
 
@@ -65,6 +67,7 @@ def export(
     timeout: float = 600.0,
     memory: int = 0,
     data: str | Path | None = None,
+    weights: Mode | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Result:
@@ -72,13 +75,15 @@ def export(
 
     `inputs` is a tuple of example args, a dict of kwargs, an (args, kwargs) pair, a function `(seed, **dims)` that
     makes such a pair, or a list of spec lines. `timeout` (seconds) and `memory` (bytes) limit each attempt.
-    `translations` maps operators (`torch.ops.mine.op.default`) to functions that call ONNX operators.
+    `translations` maps operators (`torch.ops.mine.op.default`) to functions that call ONNX operators. `weights` says
+    where they go: "embed" into the file, "copy" into one beside it, "link" leaves them in the checkpoint that they are
+    mapped from; unless told, into the file where it can hold them, else beside it.
     """
     subject = build_subject(
         model, inputs, dims=dims, bounds=bounds, multiples=multiples, example=example, input_names=input_names,
         output_names=output_names, patches=patches, translations=translations,
     )  # fmt: skip
-    settings = make_settings(level, routes, opset, remedies, timeout, memory)
+    settings = make_settings(level, routes, opset, remedies, timeout, memory, weights)
     return export_subject(subject, Path(path), settings, data, overwrite, progress)
 
 
@@ -104,17 +109,22 @@ def verify(
         model, inputs, dims=dims, bounds=bounds, multiples=multiples, example=example, input_names=input_names,
         output_names=output_names,
     )  # fmt: skip
-    return verify_subject(subject, Path(path), make_settings(level, (), None, True, timeout, memory), data, progress)
+    settings = make_settings(level, (), None, True, timeout, memory, judging=True)
+    return verify_subject(subject, Path(path), settings, data, progress)
 
 
 def make_settings(
-    level: str, routes: Sequence[str], opset: int | None, remedies: bool, timeout: float, memory: int
-) -> Settings:
-    """Settings that were checked against what is known."""
+    level: str, routes: Sequence[str], opset: int | None, remedies: bool, timeout: float, memory: int,
+    weights: str | None = None, judging: bool = False,
+) -> Settings:  # fmt: skip
+    """Settings that were checked against what is known; for `judging` a file, some level there must be."""
     import onnx
 
-    if level not in LEVELS:
-        raise complain("FW006", f"level {level!r}; the levels are {', '.join(LEVELS)}")
+    levels = LEVELS[1:] if judging else LEVELS
+    if level not in levels:
+        raise complain("FW006", f"level {level!r}; the levels are {', '.join(levels)}")
+    if weights is not None and weights not in MODES:
+        raise complain("FW006", f"weights {weights!r}; there are {', '.join(MODES)}")
     if level == "deep":
         require("deep", "the level deep", "hypothesis")
     for route in routes:
@@ -127,7 +137,7 @@ def make_settings(
     if opset is not None and opset not in TRACE_OPSETS and traced and len(traced) == len(routes):
         span = f"{TRACE_OPSETS[0]}..{TRACE_OPSETS[-1]}"
         raise complain("FW007", f"opset {opset}; {' and '.join(traced)} can write {span}")
-    return Settings(level, tuple(routes), opset, remedies, Limits(timeout, memory))
+    return Settings(level, tuple(routes), opset, remedies, Limits(timeout, memory), weights)
 
 
 def export_subject(
@@ -140,6 +150,8 @@ def export_subject(
 ) -> Result:
     """The whole road for one subject: climb, then deliver what may be delivered."""
     check_target(path, overwrite)
+    if settings.weights == "link":
+        check_linkable(subject.model, path)
     warm_up()
     build_tables()
     left_out = load_plugins() if settings.remedies else ()
@@ -154,10 +166,10 @@ def export_subject(
         if best is not None and best.captured is not None:
             record["opset"] = best.captured.opset
             if climbed.verdict in ("verified", "unproven"):
-                record = deliver(Path(best.captured.path), path, record, overwrite)
+                record = deliver(Path(best.captured.path), path, record, best.captured.stored, overwrite)
                 written = path
             elif climbed.verdict == "wrong":
-                keep_aside(Path(best.captured.path), path.with_suffix(".wrong.onnx"))
+                keep_aside(Path(best.captured.path), path.with_suffix(".wrong.onnx"), best.captured.stored)
     return _result(climbed, written, record)
 
 
@@ -174,10 +186,12 @@ def verify_subject(
     check_room(header)
     check_signature(header, subject)
     _, changed = compare_with_record(path)
+    if changed is not None and changed.code == "FW119":
+        raise UserError(changed)
     warm_up()
     tensors = read_data(subject, Path(data)) if data is not None else []
-    with Workers(settings.limits) as workers:
-        climbed = judge_file(workers, subject, settings, str(path), header, tensors, heard)
+    with Workers(settings.limits) as workers, TemporaryDirectory(prefix="fairway-") as folder:
+        climbed = judge_file(workers, subject, settings, str(path), header, tensors, Path(folder), heard)
         right = against() if climbed.verdict == "wrong" else ()
         begins = pinpoint(workers, subject, settings, climbed, tensors, heard, right)
     findings = (*sorted((*climbed.findings, *begins), key=rank), *(() if changed is None else (changed,)))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
 from fairway.errors import UserError, complain
 from fairway.findings import Finding
-from fairway.record import FORMAT, hash_file, record_path
+from fairway.record import FORMAT, hash_file, hash_once, record_path
 from fairway.subject.room import is_regular
 
 LARGEST = 64 * 2**20
@@ -46,6 +46,8 @@ class Stored:
     files: Mapping[str, str]
     """sha256 by name: the model file, and its data file if it has one."""
     whole: Mapping[str, Any]
+    linked: Mapping[str, str] = field(default_factory=dict)
+    """sha256 of the checkpoints that the model's weights lie in, by their paths from its folder."""
 
 
 def read_record(path: Path) -> Stored:
@@ -70,6 +72,13 @@ def parse_record(text: bytes) -> Stored:
     if file.get("data") is not None:
         data = _object(file["data"], "file.data")
         files[_file_name(data)] = _hash(data.get("sha256"), "file.data.sha256")
+    linked = {}
+    if file.get("linked") is not None:
+        if not isinstance(file["linked"], list):
+            raise ValueError("file.linked is not a list")
+        for one in file["linked"]:
+            entry = _object(one, "file.linked")
+            linked[_link_name(entry)] = _hash(entry.get("sha256"), "file.linked.sha256")
     subject = _object(whole.get("subject"), "subject")
     evidence = {} if whole.get("evidence") is None else _object(whole["evidence"], "evidence")
     tested = evidence.get("tested", [])
@@ -86,7 +95,7 @@ def parse_record(text: bytes) -> Stored:
         "level": evidence.get("level"),
         "points": len(tested),
     }
-    return Stored(_proven(short), files, whole)
+    return Stored(_proven(short), files, whole, linked)
 
 
 def parse_short(text: str) -> Proven:
@@ -166,6 +175,15 @@ def _file_name(entry: Mapping[str, Any]) -> str:
     return name
 
 
+def _link_name(entry: Mapping[str, Any]) -> str:
+    """A file in the model's folder or below it."""
+    name = _text(entry.get("name"), "a linked file's name")
+    parts = name.split("/")
+    if not all(parts) or {".", ".."} & set(parts):
+        raise ValueError(f"a linked file's name is {_shown(name)}")
+    return name
+
+
 def _hash(value: Any, what: str) -> str:
     if not isinstance(value, str) or len(value) != 64 or set(value) - set("0123456789abcdef"):
         raise ValueError(f"{what} is {_shown(value)}")
@@ -202,4 +220,9 @@ def compare_with_record(model: Path) -> tuple[Stored | None, Finding | None]:
         data = model.with_name(name)
         if not is_regular(data) or hash_file(data) != digest:
             return stored, Finding("FW116", f"{name} is not the data that {beside.name} is about: its sha256 differs")
+    for name, digest in stored.linked.items():
+        if not is_regular(model.parent / name):
+            return stored, Finding("FW119", f"{name}, which {model.name} links to, is not there")
+        if hash_once(model.parent / name) != digest:
+            return stored, Finding("FW119", f"{name}, which {model.name} links to: its sha256 differs")
     return stored, None

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
+from functools import cache
 from importlib import metadata
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairway.subject.dims import show
+from fairway.weights.mapped import Mappings
 
 if TYPE_CHECKING:
     import torch
 
     from fairway.ladder.climb import Climb, Rung, Settings
     from fairway.subject.subject import Subject
+    from fairway.weights.store import Stored
 
 FORMAT = 1
+LARGE = 64 * 2**20
+"""Bytes of a checkpoint whose tensors are known by their places in it."""
 INSIDE = "fairway"
 """The key of the short record in the file's metadata."""
 
@@ -40,11 +46,21 @@ def versions() -> dict[str, str]:
 
 
 def hash_model(model: torch.nn.Module) -> str:
-    """A fingerprint of class, names, shapes and values of every parameter and buffer."""
+    """A fingerprint of class, names, shapes and values of every parameter and buffer.
+
+    Of a tensor that lies in a large checkpoint, its place there and the file's own hash are taken: the file is read
+    once, and never through the model's memory.
+    """
     digest = hashlib.sha256(f"{type(model).__module__}.{type(model).__qualname__}".encode())
+    mappings = Mappings()
     for name, tensor in model.state_dict().items():
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-        digest.update(memoryview(_bytes_of(tensor)))
+        mapped = tensor.is_contiguous() and tensor.device.type == "cpu"
+        span = mappings.find(tensor.data_ptr(), tensor.nbytes) if mapped else None
+        if span is not None and os.path.getsize(span.path) >= LARGE:
+            digest.update(f"{hash_once(Path(span.path))}{span.offset}{span.length}".encode())
+        else:
+            digest.update(memoryview(_bytes_of(tensor)))
     return digest.hexdigest()
 
 
@@ -57,6 +73,17 @@ def _bytes_of(tensor: torch.Tensor) -> Any:
 def hash_file(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def hash_once(path: Path) -> str:
+    """The file's hash, computed again only where the file has changed."""
+    now = os.stat(path)
+    return _hash_of(os.path.realpath(path), now.st_mtime_ns, now.st_size)
+
+
+@cache
+def _hash_of(path: str, changed: int, size: int) -> str:
+    return hash_file(Path(path))
 
 
 def write_record(subject: Subject, settings: Settings, climb: Climb) -> dict[str, Any]:
@@ -80,6 +107,8 @@ def write_record(subject: Subject, settings: Settings, climb: Climb) -> dict[str
         "verdict": climb.verdict,
         "route": None if best is None else best.route.name,
         "remedies": [] if best is None else [{"name": n, "note": note} for n, note in best.remedies],
+        "weights": None if best is None or best.captured is None else _weights(best.captured.stored),
+        "blocks": [] if best is None else [vars(repeat) for repeat in best.step.repeats],
         "evidence": None if best is None or best.evidence is None else best.evidence.as_dict(),
         "findings": [f.as_dict() for f in climb.findings],
         "ladder": [_rung(r) for r in climb.rungs],
@@ -99,6 +128,16 @@ def _rung(rung: Rung) -> dict[str, Any]:
         "findings": [
             {"code": f.code, "seen": f.seen, "where": str(f.where) if f.where else None} for f in rung.findings
         ],
+    }
+
+
+def _weights(stored: Stored) -> dict[str, Any]:
+    """Where they lie; of those that lie in no checkpoint as they are, the names of the first."""
+    return {
+        "mode": stored.mode,
+        "linked": {"tensors": stored.linked, "bytes": stored.linked_bytes},
+        "beside": {"tensors": len(stored.beside), "bytes": stored.beside_bytes, "names": list(stored.beside[:20])},
+        "computed_in": "float32, from 16-bit weights" if stored.wide else "their own dtypes",
     }
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fairway.findings.codes import _ROWS
 from fairway.ladder.route import ROUTES
 from fairway.remedies.catalogue import BUILT_IN as CATALOGUE
 from fairway.testing import check_apply, check_detect, check_metadata, make_case
@@ -77,3 +78,8 @@ def test_detect_answers_and_changes_nothing(name: str, route: str) -> None:
 def test_apply_leaves_everything_as_it_was_also_after_an_error(name: str, route: str) -> None:
     if not check_apply(CATALOGUE[name], make_case(route)):
         pytest.skip("it refuses the case")
+
+
+def test_every_code_stands_once_and_in_order() -> None:
+    codes = [row.code for row in _ROWS]
+    assert codes == sorted(set(codes))

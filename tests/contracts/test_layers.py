@@ -19,6 +19,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("fairway.knowledge",),
     ("fairway.errors", "fairway.extras"),
     ("fairway.subject",),
+    ("fairway.weights",),
     ("fairway.ladder.route",),
     ("fairway.remedies.contract",),
     ("fairway.rewrite", "fairway.translations"),

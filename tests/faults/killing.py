@@ -28,7 +28,7 @@ import torch
 
 import fairway
 from fairway import exporting
-from fairway.ladder import finish
+from fairway.weights import store
 
 # Once and here, so that a run takes a fraction of a second; torch makes its own cache folder meanwhile.
 exporting.warm_up()
@@ -98,7 +98,7 @@ class Tagged(torch.nn.Module):
 
     def __init__(self, tag: float) -> None:
         super().__init__()
-        self.weight = torch.nn.Parameter(torch.full((3,), tag))
+        self.weight = torch.nn.Parameter(torch.full((2048,), tag))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * 0 + self.weight
@@ -106,10 +106,10 @@ class Tagged(torch.nn.Module):
 
 def export_tagged(folder: Path, tag: float, overwrite: bool = True, **more: Any) -> str:
     """A whole export, with its weights beside the file; answers the verdict, or the code of the complaint."""
-    finish.EXTERNAL_FROM_BYTES = 0
+    store.EMBEDDED = 0
     try:
         result = fairway.export(
-            Tagged(tag), ["x: float32[batch, 3]"], folder / "out.onnx", bounds={"batch": (1, 4)}, overwrite=overwrite,
+            Tagged(tag), ["x: float32[batch, 2048]"], folder / "out.onnx", bounds={"batch": (1, 4)}, overwrite=overwrite,
             **{"level": "quick", "routes": ["trace"], **more},
         )  # fmt: skip
     except fairway.UserError as error:
@@ -198,6 +198,6 @@ def tag_of(folder: Path) -> float | None:
         digest = hashlib.sha256((folder / entry["name"]).read_bytes()).hexdigest()
         assert digest == entry["sha256"], f"{entry['name']} is not the one of the record"
     session = onnxruntime.InferenceSession(folder / "out.onnx", providers=["CPUExecutionProvider"])
-    (answer,) = session.run(None, {"x": np.ones((2, 3), np.float32)})
+    (answer,) = session.run(None, {"x": np.ones((2, 2048), np.float32)})
     assert np.unique(answer).size == 1
     return float(answer[0, 0])

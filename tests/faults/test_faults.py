@@ -148,7 +148,7 @@ def test_what_a_worker_had_started_ends_with_a_killed_export(place: Place) -> No
             return started
 
         wrap("fairway.ladder.climb:capture", around)
-        kill_at(Moment("fairway.ladder.finish:ir.save"))
+        kill_at(Moment("fairway.weights.store:ir.save"))
         return export_tagged(place.folder, NEW)
 
     assert Apart(work, place.temporary).wait()[0] == signal.SIGKILL
@@ -205,7 +205,7 @@ def test_a_worker_that_hangs_with_a_lock_in_its_hands_is_ended(place: Place) -> 
     assert place.run(NEW) == (None, "verified")
 
 
-@pytest.mark.parametrize("victim", ["fairway.ladder.climb:capture", "fairway.ladder.climb:gather"])
+@pytest.mark.parametrize("victim", ["fairway.ladder.climb:capture", "fairway.ladder.judging:gather"])
 def test_a_worker_out_of_memory_is_a_result(place: Place, victim: str) -> None:
     assert place.run(OLD) == (None, "verified")
 

@@ -21,7 +21,10 @@ def export(
     checkpoint: options.CheckpointOption = None,
     trust: options.TrustOption = False,
     opset: Annotated[int | None, typer.Option("--opset", metavar="N", help="Exactly this opset, or an error.")] = None,
-    level: options.LevelOption = "standard",
+    level: Annotated[
+        str, typer.Option("--level", metavar="none|quick|standard|deep", help="How closely to look.")
+    ] = "standard",
+    weights: options.WeightsOption = None,
     route: Annotated[
         list[str] | None,
         typer.Option("--route", metavar="NAME", help="Only this rung; see `fairway routes`. Repeatable."),
@@ -42,7 +45,8 @@ def export(
     if emit_script:
         from fairway.cli.script import emit
 
-        print(emit(recipe, output, said, level, tuple(route or ()), opset, remedies, timeout, limit, data, overwrite))
+        routes = tuple(route or ())
+        print(emit(recipe, output, said, level, routes, opset, remedies, timeout, limit, data, overwrite, weights))
         return 0
 
     from fairway.deliver import check_target
@@ -52,7 +56,7 @@ def export(
     from fairway.exporting import export_subject, make_settings
     from fairway.subject.recipe import load_subject
 
-    settings = make_settings(level, tuple(route or ()), opset, remedies, timeout, limit)
+    settings = make_settings(level, tuple(route or ()), opset, remedies, timeout, limit, weights)
     with redirect_stdout(sys.stderr):  # a recipe may print; standard output is for the result
         subject = load_subject(recipe, said)
     progress = Progress()

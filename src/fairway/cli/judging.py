@@ -27,7 +27,7 @@ def judge_and_show(
     from fairway.exporting import make_settings
     from fairway.subject.recipe import load_subject
 
-    settings = make_settings(level, (), None, True, timeout, limit)
+    settings = make_settings(level, (), None, True, timeout, limit, judging=True)
     with redirect_stdout(sys.stderr):  # a recipe may print; standard output is for the result
         subject = load_subject(recipe, said)
     progress = Progress()

@@ -25,6 +25,10 @@ DimOption = Annotated[
 CheckpointOption = Annotated[Path | None, typer.Option("--checkpoint", metavar="F", help="Weights to load.")]
 TrustOption = Annotated[bool, typer.Option("--trust", help="Let a pickled checkpoint run its code.")]
 LevelOption = Annotated[str, typer.Option("--level", metavar="quick|standard|deep", help="How closely to look.")]
+WeightsOption = Annotated[
+    str | None,
+    typer.Option("--weights", metavar="embed|copy|link", help="In the file, beside it, or in the checkpoint still."),
+]
 DataOption = Annotated[
     Path | None, typer.Option("--data", metavar="F", help="Your own tensors: .npz, .pt or .safetensors by input name.")
 ]

@@ -10,7 +10,7 @@ from fairway.subject.recipe import Overrides
 
 def emit(
     recipe: str, output: Path, said: Overrides, level: str, routes: tuple[str, ...], opset: int | None,
-    remedies: bool, timeout: float, memory: int, data: Path | None, overwrite: bool,
+    remedies: bool, timeout: float, memory: int, data: Path | None, overwrite: bool, weights: str | None,
 ) -> str:  # fmt: skip
     """A script that loads the same recipe with the same overrides and exports it with the same settings."""
     overrides = _call(
@@ -21,6 +21,7 @@ def emit(
         checkpoint=_path(said.checkpoint),
         trust=said.trust or None,
     )
+    settings = (level, routes, opset, remedies, timeout, memory, *(() if weights is None else (weights,)))
     return "\n".join(
         (
             "from pathlib import Path",
@@ -29,7 +30,7 @@ def emit(
             "from fairway.subject.recipe import Overrides, load_subject",
             "",
             f"subject = load_subject({recipe!r}, {overrides})",
-            f"settings = make_settings({level!r}, {routes!r}, {opset!r}, {remedies!r}, {timeout!r}, {memory!r})",
+            f"settings = make_settings({', '.join(map(repr, settings))})",
             f"result = export_subject(subject, {_path(output)}, settings, data={_path(data)}, overwrite={overwrite!r})",
             "print(result)",
             "raise SystemExit(0 if result.verified else 1)",

@@ -5,12 +5,15 @@ No default tolerance lives here: numbers are measured, and judged later by the y
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from fairway.evidence.yardstick import BUCKETS, Array, Real, bucket, worst_by_bucket
+
+PIECE = 1 << 20
+"""Elements that are looked at together."""
 
 
 @dataclass(frozen=True)
@@ -61,35 +64,72 @@ def compare_exact(name: str, ours: Array, theirs: Array, allowed: list[Array]) -
     return Difference("FW401", text), int((wrong & tied).sum())
 
 
-def measure(name: str, truth: Real, ours: Array, theirs: Array) -> Difference | Measured:
+def measure(name: str, truth: Array, ours: Array, theirs: Array) -> Difference | Measured:
     """The distances of both from the truth; a difference where NaN or infinities stand elsewhere.
 
-    Where PyTorch overflows and float64 does not, the candidate may give either.
+    Where PyTorch overflows and float64 does not, the candidate may give either. Goes piece by piece, since the numbers
+    worked out on the way would be many times the outputs themselves.
     """
-    own, cand = _real(ours), _real(theirs)
+    parts = [array.reshape(-1) for array in (truth, ours, theirs)]
+    starts = range(0, truth.size, PIECE)
+    pieces = [_measure(start, *(_real(part[start : start + PIECE]) for part in parts)) for start in starts]
+    wrong = sum(piece.wrong for piece in pieces)
+    if wrong:
+        place = _place(next(piece.first_wrong for piece in pieces if piece.wrong), truth.shape)
+        own, cand = float(ours[place]), float(theirs[place])
+        return Difference("FW405", f"{name}{list(place)}: PyTorch {own}, file {cand}; {wrong} of {truth.size} differ")
+    used = [piece for piece in pieces if piece.used]
+    if not used:
+        return Measured(np.zeros(BUCKETS), np.zeros(BUCKETS), (), (0.0, 0.0, 0.0), int(truth.size))
+    worst = max(used, key=lambda piece: piece.scaled)
+    place = _place(worst.at, truth.shape)
+    return Measured(
+        np.max([piece.own for piece in used], axis=0),
+        np.max([piece.theirs for piece in used], axis=0),
+        place,
+        (float(truth[place]), float(ours[place]), float(theirs[place])),
+        int(truth.size),
+        max(piece.largest for piece in used),
+    )
+
+
+def _place(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(flat, shape)) if shape else ()
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Some elements in a row: how many stand where they must not, or else their distances."""
+
+    wrong: int = 0
+    first_wrong: int = 0
+    used: bool = False
+    own: Real = field(default_factory=lambda: np.zeros(BUCKETS))
+    theirs: Real = field(default_factory=lambda: np.zeros(BUCKETS))
+    at: int = 0
+    scaled: float = 0.0
+    largest: float = 0.0
+
+
+def _measure(start: int, truth: Real, own: Real, cand: Real) -> _Piece:
     decided = np.isfinite(own) | ~np.isfinite(truth)
     wrong = decided & ~_same_kind(own, cand)
     if wrong.any():
-        place = tuple(int(i) for i in np.argwhere(wrong)[0])
-        count = int(wrong.sum())
-        return Difference(
-            "FW405", f"{name}{list(place)}: PyTorch {own[place]}, file {cand[place]}; {count} of {wrong.size} differ"
-        )
+        return _Piece(int(wrong.sum()), start + int(np.argmax(wrong)))
     use = np.isfinite(truth) & np.isfinite(own) & np.isfinite(cand)
     if not use.any():
-        return Measured(np.zeros(BUCKETS), np.zeros(BUCKETS), (), (0.0, 0.0, 0.0), int(use.size))
+        return _Piece()
     buckets = bucket(truth[use])
     own_error, their_error = np.abs(own[use] - truth[use]), np.abs(cand[use] - truth[use])
     scaled = their_error / (np.abs(truth[use]) + np.abs(own_error) + 1e-30)
-    flat = int(np.flatnonzero(use.ravel())[int(np.argmax(scaled))])
-    place = tuple(int(i) for i in np.unravel_index(flat, truth.shape))
-    return Measured(
-        worst_by_bucket(own_error, buckets),
-        worst_by_bucket(their_error, buckets),
-        place,
-        (float(truth[place]), float(own[place]), float(cand[place])),
-        int(use.size),
-        float(np.abs(truth[use]).max()),
+    worst = int(np.argmax(scaled))
+    return _Piece(
+        used=True,
+        own=worst_by_bucket(own_error, buckets),
+        theirs=worst_by_bucket(their_error, buckets),
+        at=start + int(np.flatnonzero(use)[worst]),
+        scaled=float(scaled[worst]),
+        largest=float(np.abs(truth[use]).max()),
     )
 
 

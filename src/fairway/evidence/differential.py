@@ -6,6 +6,7 @@ second file agrees with PyTorch at the first one's samples, the constant has no 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -76,6 +77,10 @@ def _differences(a: ir.Node, b: ir.Node) -> Iterator[tuple[str, str]]:
 def _equal(left: ir.TensorProtocol, right: ir.TensorProtocol) -> bool:
     if left.shape != right.shape or left.dtype != right.dtype:
         return False
+    if isinstance(left, ir.ExternalTensor) and isinstance(right, ir.ExternalTensor):
+        place = (left.location, left.offset, left.length)
+        if place == (right.location, right.offset, right.length) and os.path.samefile(left.path, right.path):
+            return True  # large weights are not read for this
     return np.array_equal(left.numpy(), right.numpy(), equal_nan=left.dtype.is_floating_point())
 
 

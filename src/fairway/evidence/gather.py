@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from fairway.evidence.answers import Answers
 from fairway.evidence.boundary import Shrunk, shrink
 from fairway.evidence.evidence import Evidence, OutputError, Tested
 from fairway.evidence.hints import sizes_spoken_of, thresholds_spoken_of
@@ -73,12 +74,14 @@ def gather(
     edges: Mapping[str, Sequence[int]],
     data: Sequence[list[torch.Tensor]],
     tell: Tell,
+    answers: Answers | None = None,
 ) -> Evidence:
     """Parity over the lattice; for a wrong file, the smallest failing shape and its boundary."""
     started = time.monotonic()
-    judge = Judge(subject, open_runtime(path), output_names, data)
-    samples = subject_lattice(subject, level, edges, path)
-    samples += [Sample((), data=i) for i in range(len(data))]
+    judge = Judge(subject, open_runtime(path, lean=answers is not None), output_names, data, answers)
+    samples = every_sample(subject, path, level, edges, data)
+    if answers is not None:  # what PyTorch's own error is must be known before it is asked for
+        samples.sort(key=lambda one: one not in answers.truths)
     _take(judge, samples, tell)
     failures = judge.failures()
     if not failures and level == "deep":
@@ -118,6 +121,13 @@ def gather(
         undecided=sum(t.undecided for t in judge.trials),
         second_runtime=second,
     )
+
+
+def every_sample(
+    subject: Subject, path: str, level: Level, edges: Mapping[str, Sequence[int]], data: Sequence[list[torch.Tensor]]
+) -> list[Sample]:
+    """The lattice, then the user's own tensors."""
+    return [*subject_lattice(subject, level, edges, path), *(Sample((), data=i) for i in range(len(data)))]
 
 
 def _take(judge: Judge, samples: Sequence[Sample], tell: Tell) -> None:
@@ -280,6 +290,11 @@ def _yardstick(judge: Judge) -> str:
     if judge.no_truth is not None:
         tolerances = ", ".join(f"{v:g} for {k}" for k, v in STATED.items())
         return f"stated relative tolerances ({tolerances}), since float64 does not run: {judge.no_truth}"
+    if judge.answers is not None:
+        return (
+            f"error against float64 at most {FACTOR:g} times PyTorch's own, learnt at {len(judge.answers.truths)} of "
+            f"{len(judge.answers.samples)} samples; at the others against PyTorch itself"
+        )
     besides = any(y.dtype == "float64" for y in judge.yardsticks.values())
     stated = f"; for float64 outputs {STATED['float64']:g} of the value besides" if besides else ""
     return f"error against float64 at most {FACTOR:g} times PyTorch's own{stated}"

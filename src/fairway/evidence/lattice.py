@@ -14,8 +14,9 @@ from typing import Literal
 from fairway.subject.dims import Dim, Domain, Point, show
 from fairway.subject.values import FLAVOURS, Flavour
 
-Level = Literal["quick", "standard", "deep"]
-LEVELS: tuple[Level, ...] = ("quick", "standard", "deep")
+Level = Literal["none", "quick", "standard", "deep"]
+LEVELS: tuple[Level, ...] = ("none", "quick", "standard", "deep")
+"""At `none` a file is made and not looked at."""
 
 WALK = 16
 """Steps of the walk through the smallest sizes."""

@@ -88,6 +88,11 @@ _ROWS = (
     Code("FW020", "bad-translation", "A translation cannot be used", "input",
          "A translation maps an operator's overload to a function that calls ONNX operators.",
          ("Write translations={torch.ops.mine.op.default: function}.",)),
+    Code("FW021", "not-linkable", "The weights cannot be linked", "input",
+         "A file's weights lie in its own folder or below, and must be there as the model has them: runtimes follow no "
+         "path that leads elsewhere.",
+         ("Write the file into the checkpoint's folder: -o CHECKPOINT_FOLDER/model.onnx.",
+          "Or take --weights copy.")),
     # FW1xx: something could not be loaded.
     Code("FW101", "recipe-missing", "The recipe is not there", "input",
          "RECIPE is `path/to/file.py[:name]` or `package.module:name`.",
@@ -135,6 +140,10 @@ _ROWS = (
     Code("FW118", "watch-unreadable", "The list of what is blocked cannot be used", "input",
          "`fairway watch` keeps it as JSON; it was changed by hand, or is something else.",
          ("Correct the file at the place named, or name another with --file.",)),
+    Code("FW119", "linked-checkpoint-changed", "The checkpoint that the file links to is not the one it was made from",
+         "input", "The file's weights are places in that checkpoint; other bytes there are other weights.",
+         ("Put the checkpoint back where it was, unchanged.",
+          "Or export again; --weights copy makes a file that needs no checkpoint.")),
     # FW2xx: the model, as its team wrote it.
     Code("FW201", "forward-fails", "forward fails on legal inputs", "model",
          "PyTorch itself refuses inputs inside the declared domain, so no file can agree with it there.",
@@ -272,6 +281,9 @@ _ROWS = (
     Code("FW327", "complex-picked", "A complex tensor is picked from in an untranslated way", "upstream",
          "It has tables of its own for complex numbers, which lack unsqueeze, expand, repeat, select and indexing.",
          ("Leave remedies on: complex_picked.", "Or pick from torch.view_as_real of it.")),
+    Code("FW328", "blocks-differ", "Blocks that look alike are not the same in the graph", "limit",
+         "Of equal blocks in a row three are captured and stamped for the others; these are captured one by one.",
+         ("Nothing: the whole model is exported instead, which takes longer.",), "note"),
     # FW4xx: what the evidence showed.
     Code("FW401", "numbers-differ", "The file's numbers differ from PyTorch's", "evidence",
          "At a legal input the file is further from the float64 truth than PyTorch's own rounding explains.",
@@ -331,6 +343,9 @@ _ROWS = (
          "Something computes past torch's functions: a custom extension, numpy, a function torch hides from overrides; "
          "or the exporter goes another way through the model. A part of these calls would be a part of another model.",
          ("Reduce a submodule by a recipe of its own.", "Or give a command as the judge: --check CMD."),),
+    Code("FW506", "not-looked-at", "No evidence was asked for", "limit",
+         "At the level none a file is made and not compared with PyTorch.",
+         ("Judge it where there is time and memory: fairway verify FILE RECIPE.",), "warning"),
     # FW6xx: this machine, and others.
     Code("FW601", "exporter-broken", "An exporter fails for models that are known to export", "machine",
          "The models are one line each and export on every healthy machine, so it is the build of a package here.",

@@ -26,6 +26,7 @@ EXPORTERS = (
     Signature("FW218", re.compile(r"cause the trace to be incorrect"), ("TracerWarning",)),
     Signature("FW009", re.compile(r"No space left on device|\[Errno 28\]")),
     Signature("FW306", kinds=("OpsetNotHonoured",)),
+    Signature("FW328", kinds=("Unlike",)),
     Signature(
         "FW304",
         re.compile(

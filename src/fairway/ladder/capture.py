@@ -19,6 +19,8 @@ from fairway.remedies.contract import Case, Match
 from fairway.subject.dims import Point
 from fairway.subject.outputs import output_tensors
 from fairway.subject.subject import Subject
+from fairway.weights.repeats import Cut
+from fairway.weights.store import Mode, Stored
 
 
 class OpsetNotHonoured(Exception):
@@ -60,13 +62,17 @@ class Captured:
     """Sizes at which the capture's own range constraints end, to be tested on both sides."""
     clash: tuple[str, ...] = ()
     """Names that are both input and output, left unresolved because remedies are off."""
+    stored: Stored = field(default_factory=Stored)
 
 
 def capture(
     subject: Subject, case: Case, matches: Sequence[tuple[str, Match]], tensors: Sequence[torch.Tensor],
-    output_names: Sequence[str], path: Path,
+    output_names: Sequence[str], path: Path, cut: Cut, weights: Mode | None,
 ) -> Captured:  # fmt: skip
-    """Captures, translates, repairs and saves the candidate. Runs in the attempt's own process."""
+    """Captures, translates, repairs and saves the candidate. Runs in the attempt's own process.
+
+    `cut` says which blocks were taken out of the model, to be put back into the graph.
+    """
     from fairway.ladder.capture_export import export_program
     from fairway.ladder.capture_trace import trace_program
     from fairway.ladder.finish import finish
@@ -92,9 +98,11 @@ def capture(
             # Told apart so that the file can be judged at all; the finding keeps it from being verified.
             case.output_names = tuple(f"{n}_of_the_file" if n in clash else n for n in case.output_names)
         flat = Flat(case.model, subject)
-        program = trace_program if case.route.traced else export_program
-        model, edges = program(flat, subject, case, tensors, path)
-        opset, changed = finish(model, subject, case, path)
+        if case.route.traced:
+            model, edges = trace_program(flat, subject, case, tensors, path)
+        else:
+            model, edges = export_program(flat, subject, case, tensors, cut, weights)
+        opset, changed, stored = finish(model, subject, case, path, cut, weights)
     if case.route.opset is not None and opset != case.route.opset:
         raise OpsetNotHonoured(f"opset {case.route.opset} was asked, the file has {opset}")
     warned = tuple(
@@ -105,7 +113,7 @@ def capture(
     idle = {o for o in owners if not any(did for did, owner in zip(changed, owners, strict=True) if owner == o)}
     idle |= (translating | case.waiting) - case.used - {o for did, o in zip(changed, owners, strict=True) if did}
     used = tuple((name, match.note) for name, match in matches if name not in idle)
-    return Captured(str(path), opset, case.output_names, used, warned, edges, clash)
+    return Captured(str(path), opset, case.output_names, used, warned, edges, clash, stored)
 
 
 def dynamic_axes(subject: Subject) -> list[dict[int, Any]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,10 +18,15 @@ from fairway.ladder.tables import built_tables
 from fairway.remedies.contract import Case
 from fairway.subject.dims import Size
 from fairway.subject.subject import Subject
+from fairway.weights.known import Weights
+from fairway.weights.linear import gemm_translations
+from fairway.weights.optimise import optimise
+from fairway.weights.repeats import Cut
+from fairway.weights.store import Mode, choose
 
 
 def export_program(
-    flat: Flat, subject: Subject, case: Case, tensors: Sequence[torch.Tensor], path: Path
+    flat: Flat, subject: Subject, case: Case, tensors: Sequence[torch.Tensor], cut: Cut, weights: Mode | None
 ) -> Program:
     """The captured program as an onnx-ir model, and the ends of its range constraints by dim."""
     program = torch.export.export(
@@ -37,6 +41,8 @@ def export_program(
     _drop_misnamed_guards(program)
     for repair in case.repairs:
         repair(program)
+    outside = choose(weights, _bytes(flat.model, cut)) != "embed"
+    table = {**(gemm_translations() if outside else {}), **case.translations}
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     try:
         with built_tables():
@@ -44,13 +50,21 @@ def export_program(
                 program,
                 dynamo=True,
                 opset_version=case.route.opset,
-                custom_translation_table=case.translations or None,
+                custom_translation_table=table or None,
                 verbose=False,
+                optimize=not (outside or cut),
             )
     except Exception as error:
         raise TranslationError("\n".join((str(error), *_frames_behind(error, program)))) from error
     assert exported is not None
+    if outside or cut:
+        optimise(exported.model, Weights(flat.model))
     return exported.model, edges
+
+
+def _bytes(model: torch.nn.Module, cut: Cut) -> int:
+    """Of all weights, those of blocks that were taken out too."""
+    return sum(t.nbytes for one in (model, *cut.removed.values()) for t in (*one.parameters(), *one.buffers()))
 
 
 def _frames_behind(error: BaseException, program: torch.export.ExportedProgram) -> list[str]:

@@ -14,13 +14,14 @@ import torch
 from fairway.errors import UserError
 from fairway.evidence.differential import compare_exports
 from fairway.evidence.evidence import Differential, Evidence
-from fairway.evidence.gather import examples, gather
+from fairway.evidence.gather import examples
 from fairway.evidence.judge import Judge, open_runtime
 from fairway.evidence.lattice import Level, sample
 from fairway.findings import Finding, exit_status
 from fairway.ladder.attempt import Limits, Outcome, Workers
 from fairway.ladder.capture import Captured, capture, case_for
 from fairway.ladder.diagnose import accuse, blame, diagnose
+from fairway.ladder.judging import judged_apart, settle
 from fairway.ladder.plan import SOURCE, Step, next_step
 from fairway.ladder.preflight import Preflight, look
 from fairway.ladder.prescribe import Prescription, check_patches, matches_for, patched, prescribe
@@ -30,6 +31,8 @@ from fairway.rewrite.find import Lines, Suspect, suspects
 from fairway.runtimes.eager import run_eager
 from fairway.subject.onnx_file import Header, dims_fixed
 from fairway.subject.subject import Subject
+from fairway.weights.repeats import Repeat, find_repeats, shorten
+from fairway.weights.store import Mode
 
 Verdict = Literal["verified", "wrong", "unproven", "failed"]
 Heard = Callable[[Any], None]
@@ -50,6 +53,8 @@ class Settings:
     opset: int | None = None
     remedies: bool = True
     limits: Limits = field(default_factory=Limits)
+    weights: Mode | None = None
+    """None for what fits the size of the model."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +97,16 @@ def climb(
     workers: Workers, subject: Subject, settings: Settings, folder: Path, data: Sequence[list[torch.Tensor]],
     heard: Heard,
 ) -> Climb:  # fmt: skip
-    """Looks at the model, then walks one route after another; a rung's findings choose the next."""
+    """Looks at the model, then walks one route after another; a rung's findings choose the next.
+
+    Equal blocks in a row are looked at and captured three at a time, until that turns out not to work.
+    """
+    repeats = find_repeats(subject.model)
     heard(("stage", "looking at the model"))
-    seen = workers.run(lambda tell: _look(subject, settings))
+    seen = workers.run(lambda tell: _look(subject, settings, repeats))
+    if repeats and (seen.status != "done" or seen.value[0].hopeless):
+        repeats = ()
+        seen = workers.run(lambda tell: _look(subject, settings, ()))
     _raise_usage(seen)
     if seen.status != "done":
         return Climb(Preflight((), (), ()), (), tuple(diagnose(seen, ())))
@@ -102,15 +114,19 @@ def climb(
     if preflight.hopeless:
         return Climb(preflight, (), _sum_up(preflight, ()))
     rungs: list[Rung] = []
-    while (step := next_step(rungs, settings, suspected)) is not None:
+    while (step := next_step(rungs, settings, suspected, repeats)) is not None:
         heard(("rung", step))
         rung = _walk(workers, subject, settings, step, preflight, suspected, rungs, folder, data, heard)
+        if step.repeats and _blocks_to_blame(rung):
+            repeats = ()
+            seen = workers.run(lambda tell: _look(subject, settings, ()))
+            preflight, suspected = seen.value if seen.status == "done" else (preflight, suspected)
         rungs.append(rung)
         heard(("outcome", rung))
         for finding in rung.findings:
             if exit_status(finding.code) == 2:
                 raise UserError(finding)  # such as a full disk: no other rung will fare better
-        if rung.verdict == "verified":
+        if rung.verdict == "verified" or (settings.level == "none" and rung.verdict == "unproven"):
             break
     return Climb(preflight, tuple(rungs), _sum_up(preflight, rungs))
 
@@ -122,7 +138,14 @@ def _raise_usage(outcome: Outcome) -> None:
         raise UserError(finding)
 
 
-def _look(subject: Subject, settings: Settings) -> tuple[Preflight, tuple[Suspect, ...]]:
+def _blocks_to_blame(rung: Rung) -> bool:
+    """Whether the whole model may fare better than its first blocks did: all but a failure on the way to a file."""
+    judged = rung.evidence is not None and rung.verdict != "verified"
+    return judged or any(f.code in ("FW328", "FW407") for f in rung.findings)
+
+
+def _look(subject: Subject, settings: Settings, repeats: tuple[Repeat, ...]) -> tuple[Preflight, tuple[Suspect, ...]]:
+    shorten(subject.model, repeats)
     preflight = look(subject, settings.remedies)
     if subject.patches and not preflight.hopeless:
         preflight = replace(preflight, findings=(*preflight.findings, *check_patches(subject)))
@@ -145,7 +168,7 @@ def _walk(
     suspected: Sequence[Suspect], rungs: Sequence[Rung], folder: Path, data: Sequence[list[torch.Tensor]], heard: Heard,
 ) -> Rung:  # fmt: skip
     """One rung: prescribe, capture (twice beside each other), judge, compare the two captures."""
-    route = step.route
+    route, repeats = step.route, step.repeats
     earlier = [f for rung in rungs for f in rung.findings]
     loops = frozenset((s.where.file or "", s.where.line or 0) for s in suspected if s.kind == "loop")
     prescription, refused = _prescribed(workers, subject, settings, step, earlier, preflight, loops)
@@ -158,16 +181,18 @@ def _walk(
     def export(which: int) -> Callable[[Any], Captured]:
         def work(tell: Any) -> Captured:
             _ignore_mode(subject, preflight)
+            cut = shorten(subject.model, repeats)
             with patched(subject.model, subject.patches):
                 case, tensors = case_for(subject, route, earlier, points[which], 1 + which)
                 case.output_names, case.loops = preflight.output_names, loops
                 matches = matches_for(subject, case, prescription)
-                return capture(subject, case, matches, tensors, preflight.output_names, paths[which])
+                names = preflight.output_names
+                return capture(subject, case, matches, tensors, names, paths[which], cut, settings.weights)
 
         return work
 
     first = workers.start(export(0))
-    second = workers.start(export(1)) if settings.level != "quick" else None
+    second = workers.start(export(1)) if settings.level not in ("none", "quick") else None
     got = workers.wait(first)
     if got.status != "done":
         if second:
@@ -175,7 +200,17 @@ def _walk(
         findings = tuple(diagnose(got, suspected))
         return Rung(step, route, "failed", got.seconds, got.peak_bytes, findings, (), refused, tried=tried)
     captured: Captured = got.value
-    judged = workers.run(lambda tell: _judge(subject, settings, captured, data, tell), heard)
+    if settings.level == "none":
+        done = route.with_remedies(*(name for name, _ in captured.remedies))
+        findings = (Finding("FW506", "level none"), *(Finding("FW210", name) for name in captured.clash))
+        verdict: Verdict = "wrong" if captured.clash else "unproven"
+        return Rung(
+            step, done, verdict, got.seconds, got.peak_bytes, findings, captured.remedies, refused, captured, None,
+            got.seconds, tried,
+        )  # fmt: skip
+    judged = judged_apart(
+        workers, subject, captured, settings.level, settings.remedies, data, folder, heard
+    )
     seconds, peak = got.seconds + judged.seconds, max(got.peak_bytes, judged.peak_bytes)
     verdict, evidence, findings = _weigh(judged, captured, suspected)
     if second and verdict == "verified":
@@ -204,6 +239,7 @@ def _prescribed(
 
     def work(tell: Any) -> Prescription:
         _ignore_mode(subject, preflight)
+        shorten(subject.model, step.repeats)
         with patched(subject.model, subject.patches):
             return prescribe(subject, step, earlier, preflight.output_names, loops)
 
@@ -219,19 +255,6 @@ def _ignore_mode(subject: Subject, preflight: Preflight) -> None:
     """Where the mode was seen to make no difference, it is no defect either."""
     if not any(f.code == "FW202" for f in preflight.findings):
         subject.model.eval()
-
-
-def _settle(subject: Subject, settings: Settings) -> None:
-    """With remedies on, a model left in training mode is exported and judged in eval mode, and the finding says so."""
-    if settings.remedies:
-        subject.model.eval()
-
-
-def _judge(
-    subject: Subject, settings: Settings, captured: Captured, data: Sequence[list[torch.Tensor]], tell: Heard
-) -> Evidence:
-    _settle(subject, settings)
-    return gather(subject, captured.path, captured.output_names, settings.level, captured.edges, data, tell)
 
 
 def _weigh(
@@ -266,7 +289,7 @@ def _differ(
         baked = compare_exports(captured.path, other.value.path)
         if not baked:
             return [], True
-        _settle(subject, settings)
+        settle(subject, settings.remedies)
         judge = Judge(subject, open_runtime(other.value.path), captured.output_names)
         low = {d.name: d.sizes[0] for d in subject.domain.dims}
         for i, point in enumerate((points[0], points[1], low)):
@@ -331,7 +354,7 @@ def _fixed_outputs(header: Header, preflight: Preflight) -> list[Finding]:
 
 def judge_file(
     workers: Workers, subject: Subject, settings: Settings, path: str, header: Header,
-    data: Sequence[list[torch.Tensor]], heard: Heard,
+    data: Sequence[list[torch.Tensor]], folder: Path, heard: Heard,
 ) -> Climb:  # fmt: skip
     """The judge alone, on a file that somebody made: one rung without a capture."""
     seen = workers.run(lambda tell: look(subject, settings.remedies))
@@ -347,7 +370,9 @@ def judge_file(
     if fixed:
         findings: tuple[Finding, ...] = tuple(Finding("FW402", one) for one in fixed)
         return Climb(preflight, (Rung(step, step.route, "wrong", 0.0, 0, findings, captured=captured),), findings)
-    judged = workers.run(lambda tell: _judge(subject, settings, captured, data, tell), heard)
+    judged = judged_apart(
+        workers, subject, captured, settings.level, settings.remedies, data, folder, heard
+    )
     verdict, evidence, findings = _weigh(judged, captured, ())
     findings = (*findings, *_fixed_outputs(header, preflight))
     if evidence is not None:

@@ -45,7 +45,7 @@ def explain(failure: Failure, suspects: Sequence[Suspect]) -> list[Finding]:
     match code:
         case "FW009":
             return [Finding(code, "no space left on device")]
-        case "FW306":
+        case "FW306" | "FW328":
             return [Finding(code, failure.message)]
         case "FW304":
             return [Finding(code, operator or first, where=where, data={"operator": operator})]

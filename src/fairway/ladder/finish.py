@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import onnx_ir as ir
@@ -11,9 +12,11 @@ from fairway.errors import Bug
 from fairway.remedies.contract import Case
 from fairway.remedies.input_output_name_clash import own_values
 from fairway.subject.subject import Subject
-
-EXTERNAL_FROM_BYTES = 1_500_000_000
-"""Above this the weights go beside the file: protobuf ends at 2 GB."""
+from fairway.weights.known import Weights
+from fairway.weights.narrow import compute_wide
+from fairway.weights.repeats import Cut
+from fairway.weights.stamp import stamp
+from fairway.weights.store import Mode, Stored, choose, save_candidate, weight_bytes
 
 _DTYPES = {
     "float32": ir.DataType.FLOAT, "float64": ir.DataType.DOUBLE, "float16": ir.DataType.FLOAT16,
@@ -23,23 +26,25 @@ _DTYPES = {
 }  # fmt: skip
 
 
-def finish(model: ir.Model, subject: Subject, case: Case, path: Path) -> tuple[int, list[bool]]:
-    """Repairs, names and saves the model; answers its opset, and which passes changed anything."""
+def finish(
+    model: ir.Model, subject: Subject, case: Case, path: Path, cut: Cut, weights: Mode | None
+) -> tuple[int, list[bool], Stored]:
+    """Repairs, names and saves the model; answers its opset, which passes changed anything, where its weights lie.
+
+    The passes see the blocks that were captured; what they made of those is stamped for the others.
+    """
     graph = model.graph
-    _strip_wrapper(model)
     _restore_inputs(graph, subject)
     _declare_inputs(graph, subject)
     changed = [one(model) for one in case.passes]
+    if cut:
+        stamp(model, cut, Weights(case.model))
+    outside = choose(weights, weight_bytes(model)) != "embed"
+    wide = outside and compute_wide(model)
+    _strip_wrapper(model)
     _name_values(graph, subject.input_names, case.output_names)
-    save(model, path)
-    return int(model.opset_imports[""]), changed
-
-
-def save(model: ir.Model, path: Path) -> None:
-    """One file, or one file and its weights beside it where protobuf's limit asks for that."""
-    size = sum(v.const_value.nbytes for v in model.graph.initializers.values() if v.const_value is not None)
-    external = path.name + ".data" if size > EXTERNAL_FROM_BYTES else None
-    ir.save(model, path, external_data=external)
+    stored = replace(save_candidate(model, path, weights), wide=wide)
+    return int(model.opset_imports[""]), changed, stored
 
 
 def _strip_wrapper(model: ir.Model) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fairway.ladder.route import Route, parse_route
+from fairway.weights.repeats import Repeat
 
 LARGER = 2
 """How often a file that is wrong at larger sizes is exported from one of those."""
@@ -29,6 +30,8 @@ class Step:
     """Sizes to take the example from: there, an earlier rung's file was wrong."""
     decided: bool = False
     """With decisions on values made beforehand; walked only where a remedy can do that."""
+    repeats: tuple[Repeat, ...] = ()
+    """Runs of equal blocks of which three are captured."""
 
     @property
     def name(self) -> str:
@@ -70,15 +73,23 @@ _POINTLESS = {
 }
 
 
-def next_step(rungs: Sequence[Any], settings: Any, suspects: Sequence[Any]) -> Step | None:
-    """The first step of the ladder that was not walked and is not ruled out; None when the ladder ends."""
+def next_step(
+    rungs: Sequence[Any], settings: Any, suspects: Sequence[Any], repeats: tuple[Repeat, ...] = ()
+) -> Step | None:
+    """The first step of the ladder that was not walked and is not ruled out; None when the ladder ends.
+
+    What was walked with blocks taken out counts only as long as they are: without, it is another step.
+    """
     walked = [rung.step for rung in rungs]
+    rungs = [rung for rung in rungs if rung.step.repeats == repeats or rung.route.traced]
     out = _ruled_out(rungs)
     tried = {name for rung in rungs for name in rung.tried}
     steps = _larger(rungs) + _decided(rungs, settings) + _steps(settings, bool(suspects) and settings.remedies)
     if any(finding.code == BRANCH for rung in rungs for finding in rung.findings):
         steps.sort(key=lambda step: step.route.name != "script")
     for step in steps:
+        if not step.route.traced:
+            step = replace(step, repeats=repeats)
         if step not in walked and step.name not in out and (not step.without or step.without in tried):
             return step
     return None

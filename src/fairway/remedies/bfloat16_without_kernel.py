@@ -17,7 +17,7 @@ from onnx_ir.passes.common import ShapeInferencePass
 from fairway.remedies.contract import Case, Match, Refusal, Remedy, passing
 
 HALF, WIDE = ir.DataType.BFLOAT16, ir.DataType.FLOAT
-KERNELS = {"Cast", "Constant", "Identity", "Reshape", "Shape", "Size", "Squeeze", "Unsqueeze"}
+KERNELS = {"Cast", "Constant", "Gather", "Identity", "Reshape", "Shape", "Size", "Squeeze", "Unsqueeze"}
 """What onnxruntime 1.31 runs in bfloat16 on the CPU, of what exporters write."""
 
 

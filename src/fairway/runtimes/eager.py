@@ -50,9 +50,13 @@ def as_exported() -> Iterator[None]:
             setattr(torch.compiler, flag, value)
 
 
-def run_truth(subject: Subject, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The model in float64 throughout, also where forward asks for float32 by name."""
-    with widened(subject.model), torch.no_grad(), uncompiled(), _Widen():
+def run_truth(subject: Subject, tensors: Sequence[torch.Tensor], piecewise: bool = False) -> list[torch.Tensor]:
+    """The model in float64 throughout, also where forward asks for float32 by name.
+
+    `piecewise` widens each weight where it is used, and for that long: slower, but never more than one at a time.
+    """
+    wide = _wide_default() if piecewise else widened(subject.model)
+    with wide, torch.no_grad(), uncompiled(), _Widen():
         args, kwargs = subject.call([t.double() if t.dtype in NARROW else t.clone() for t in tensors])
         return [leaf.value for leaf in output_leaves(subject.model(*args, **kwargs))]
 
@@ -88,17 +92,25 @@ def _wide(item: Any) -> Any:
 
 
 @contextmanager
-def widened(model: torch.nn.Module) -> Iterator[None]:
-    """Parameters and buffers in float64 while inside; the very same tensors as before afterwards."""
-    kept = [(t, t.data) for t in (*model.parameters(), *model.buffers()) if t.dtype in NARROW]
+def _wide_default() -> Iterator[None]:
     default = torch.get_default_dtype()
     try:
         torch.set_default_dtype(torch.float64)
-        for tensor, data in kept:
-            tensor.data = data.double()
         yield
     finally:
         torch.set_default_dtype(default)
+
+
+@contextmanager
+def widened(model: torch.nn.Module) -> Iterator[None]:
+    """Parameters and buffers in float64 while inside; the very same tensors as before afterwards."""
+    kept = [(t, t.data) for t in (*model.parameters(), *model.buffers()) if t.dtype in NARROW]
+    try:
+        with _wide_default():
+            for tensor, data in kept:
+                tensor.data = data.double()
+            yield
+    finally:
         for tensor, data in kept:
             tensor.data = data
 

@@ -12,19 +12,43 @@ import torch
 from fairway.evidence.yardstick import Array
 from fairway.runtimes.eager import to_array
 
+LEAN = ("ConstantFolding", "FuseFp16InitializerToFp32NodeTransformer")
+"""Optimisations that keep a second copy of weights."""
+
 
 class OrtSession:
-    """One loaded file. Loading or running may raise whatever the runtime raises."""
+    """One loaded file. Loading or running may raise whatever the runtime raises.
 
-    def __init__(self, path: str | Path) -> None:
+    A `lean` session leaves weights where they lie in the file, mapped, and computes a little slower: none is packed or
+    folded into a copy at load, and memory that is no longer used goes back at once.
+    """
+
+    def __init__(self, path: str | Path, lean: bool = False) -> None:
         options = onnxruntime.SessionOptions()
+        if lean:
+            options.add_session_config_entry("session.disable_prepacking", "1")
+            options.enable_cpu_mem_arena = False
+            options.enable_mem_pattern = False
         options.log_severity_level = 4
         options.intra_op_num_threads = torch.get_num_threads()
         options.inter_op_num_threads = 1
-        self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        self._session = onnxruntime.InferenceSession(
+            str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=[*LEAN] if lean else None
+        )
         self.input_names = [i.name for i in self._session.get_inputs()]
         self.output_names = [o.name for o in self._session.get_outputs()]
+        kinds = [value.type for value in (*self._session.get_inputs(), *self._session.get_outputs())]
+        self._bfloat16 = "tensor(bfloat16)" in kinds
 
     def run(self, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> list[Array]:
+        if self._bfloat16:
+            return self._run_past_numpy(names, tensors)
         feeds = {name: np.ascontiguousarray(to_array(tensor)) for name, tensor in zip(names, tensors, strict=True)}
         return list(self._session.run(None, feeds))
+
+    def _run_past_numpy(self, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> list[Array]:
+        """bfloat16, which numpy lacks, goes in and comes out as torch's tensors."""
+        value = onnxruntime.OrtValue
+        feeds = {name: value.from_dlpack(tensor.contiguous()) for name, tensor in zip(names, tensors, strict=True)}
+        got = self._session.run_with_ort_values(None, feeds)
+        return [to_array(torch.utils.dlpack.from_dlpack(one)) for one in got]

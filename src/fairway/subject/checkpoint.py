@@ -13,38 +13,62 @@ import torch
 
 from fairway.errors import UserError, complain
 from fairway.subject.archive import PICKLE, ZIP, starts, what_swells
+from fairway.subject.bare import assign, tied
 from fairway.subject.room import amount, is_regular, room
+from fairway.subject.shards import find_shards
 
 SHOWN = 5
 """How many mismatches are listed."""
 
 
 def load_checkpoint(model: torch.nn.Module, path: Path, trust: bool) -> None:
-    """Loads every tensor into the model, or none and says what does not fit."""
-    if not is_regular(path):
-        raise complain("FW104", str(path))
-    if path.stat().st_size > room():
-        raise complain("FW114", f"{path.name} has {amount(path.stat().st_size)}; this machine has {amount(room())}")
-    state = _read(path, trust)
-    own = model.state_dict()
-    problems = [f"missing {name}" for name in own if name not in state]
-    problems += [f"unexpected {name}" for name in state if name not in own]
-    problems += [
-        f"{name}: {list(state[name].shape)} in the file, {list(own[name].shape)} in the model"
-        for name in own
-        if name in state and state[name].shape != own[name].shape
-    ]
+    """Gives the model every tensor of the checkpoint, or none and says what does not fit.
+
+    `path` is a file, an index of shards, or a folder with one of these. Files are mapped, not read, where their format
+    allows it: the model's tensors are then pages of the file.
+    """
+    shards = find_shards(path)
+    state: dict[str, torch.Tensor] = {}
+    for shard in shards.files:
+        state.update(_read(shard, trust))
+    problems = shards.problems(state) or _misfits(model, state)
     if problems:
         more = f"\n    and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
         listed = "".join(f"\n    {problem}" for problem in problems[:SHOWN])
         count = "1 place" if len(problems) == 1 else f"{len(problems)} places"
         raise complain("FW106", f"{path.name} differs from {type(model).__name__} in {count}:{listed}{more}")
-    model.load_state_dict(dict(state))
+    assign(model, state)
+
+
+def _misfits(model: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> list[str]:
+    own = model.state_dict()
+    present = {name for names in tied(model) if any(n in state for n in names) for name in names}
+    problems = [f"missing {name}" for name in own if name not in state and name not in present]
+    problems += [f"unexpected {name}" for name in state if name not in own]
+    for name in own:
+        if name in state and state[name].shape != own[name].shape:
+            problems.append(f"{name}: {list(state[name].shape)} in the file, {list(own[name].shape)} in the model")
+        elif name in state and _kind(state[name]) != _kind(own[name]):
+            problems.append(f"{name}: {_dtype(state[name])} in the file, {_dtype(own[name])} in the model")
+    return problems
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    """Floats of one width are cast to another, as PyTorch does; numbers of another kind are no such weights."""
+    return "float" if tensor.dtype.is_floating_point else "complex" if tensor.dtype.is_complex else str(tensor.dtype)
+
+
+def _dtype(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _read(path: Path, trust: bool) -> Mapping[str, torch.Tensor]:
+    if not is_regular(path):
+        raise complain("FW104", str(path))
     if path.suffix == ".safetensors":
         return _read_safetensors(path)
+    if not starts(path, ZIP) and path.stat().st_size > room():
+        raise complain("FW114", f"{path.name} has {amount(path.stat().st_size)}; this machine has {amount(room())}")
     if not trust and (problem := what_swells(path)):
         raise complain("FW105", f"{path.name} ({path.stat().st_size} bytes): {problem}")
     try:

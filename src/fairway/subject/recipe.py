@@ -69,9 +69,9 @@ def load_model(address: str, overrides: Overrides) -> tuple[Any, Recipe, str]:
     with undisturbed():
         home, name, found = _find(address)
         recipe = found if isinstance(found, Recipe) else Recipe(found, list(overrides.inputs))
-        with _own_folder(home):
-            model = _build(recipe.model, address)
         checkpoint = overrides.checkpoint or (home / recipe.checkpoint if recipe.checkpoint else None)
+        with _own_folder(home):
+            model = _build(recipe.model, address) if checkpoint is None else _build_bare(recipe.model, address)
         if checkpoint is not None:
             load_checkpoint(model, checkpoint, overrides.trust)
     return model, recipe, name
@@ -222,6 +222,17 @@ def _reporting(what: str) -> Iterator[None]:
             places = [Where(file=f.filename, line=f.lineno, function=f.name, source=f.line) for f in frames]
             place = user_frame(places) or Where()
         raise complain("FW102", f"{what}: {type(error).__name__}: {error}", where=place) from error
+
+
+def _build_bare(source: Any, address: str) -> Any:
+    """The model without room for parameters; a constructor that reads their values gets to build them."""
+    from fairway.subject.bare import bare
+
+    try:
+        with bare():
+            return _build(source, address)
+    except UserError:
+        return _build(source, address)
 
 
 def _build(source: Any, address: str) -> Any:

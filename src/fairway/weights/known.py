@@ -1,0 +1,77 @@
+"""Recognises a graph's constants as the model's own weights, or views of them, by where their bytes lie."""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import torch
+
+
+@dataclass(frozen=True)
+class Known:
+    """A parameter or buffer, or a view of it: a transposed one, say."""
+
+    name: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    """In elements."""
+    offset: int
+    """Of the first element, from the weight's own first one."""
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The same view of another tensor of the same shape."""
+        return torch.as_strided(tensor, self.shape, self.strides, tensor.storage_offset() + self.offset)
+
+
+class Weights:
+    """The weights of a model by the addresses of their bytes."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        named = [*model.named_parameters(), *model.named_buffers()]
+        self.tensors = {name: tensor.detach() for name, tensor in named if tensor.layout == torch.strided}
+        rows = sorted((t.data_ptr(), -t.nbytes, name) for name, t in self.tensors.items() if t.nbytes)
+        self._starts = [start for start, _, _ in rows]
+        self._names = [name for _, _, name in rows]
+
+    def find(self, tensor: Any) -> Known | None:
+        """The weight that this constant's bytes lie in."""
+        got = _memory(tensor)
+        if got is None:
+            return None
+        address, width, shape, strides = got
+        i = bisect.bisect_right(self._starts, address) - 1
+        if i < 0:
+            return None
+        # Of several that start at the same address, the largest comes first.
+        name = self._names[bisect.bisect_left(self._starts, self._starts[i])]
+        own = self.tensors[name]
+        end = address + width * (1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)))
+        if own.element_size() != width or not own.data_ptr() <= address < end <= own.data_ptr() + own.nbytes:
+            return None
+        if not own.is_contiguous():
+            return None
+        return Known(name, shape, strides, (address - own.data_ptr()) // width)
+
+
+def _memory(tensor: Any) -> tuple[int, int, tuple[int, ...], tuple[int, ...]] | None:
+    """Address, bytes per element, shape and strides of a constant that lies in memory, without reading it."""
+    raw = getattr(tensor, "raw", None)
+    if isinstance(raw, torch.Tensor):
+        if raw.layout != torch.strided or raw.device.type != "cpu" or not raw.numel():
+            return None
+        return raw.data_ptr(), raw.element_size(), tuple(raw.shape), raw.stride()
+    if isinstance(raw, np.ndarray) and raw.size and all(s >= 0 and s % raw.itemsize == 0 for s in raw.strides):
+        strides = tuple(s // raw.itemsize for s in raw.strides)
+        return raw.__array_interface__["data"][0], raw.itemsize, raw.shape, strides
+    return None
+
+
+def as_constant(tensor: torch.Tensor, name: str) -> ir.TensorProtocol:
+    """A torch tensor as a constant of a graph; its bytes are read when the graph is saved."""
+    from onnx_ir.tensor_adapters import TorchTensor
+
+    return TorchTensor(tensor.detach(), name=name)

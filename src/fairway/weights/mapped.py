@@ -1,0 +1,79 @@
+"""The kernel knows which file a tensor's bytes lie in: safetensors, torch.load(mmap=True) and transformers map theirs.
+
+So it does not matter who loaded a checkpoint, under which names, in how many shards, or which tensors are tied. Linux
+only: elsewhere no tensor is said to lie in a file.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Span:
+    """Bytes of a file."""
+
+    path: str
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True)
+class _Area:
+    start: int
+    end: int
+    offset: int
+    path: str
+    written: bool
+    """Pages of it were written to in memory, so that they no longer are what the file holds."""
+
+
+class Mappings:
+    """The files that are mapped into this process, as of now."""
+
+    def __init__(self, suffixes: Iterable[str] = (".safetensors", ".pt", ".pth", ".bin", ".data")) -> None:
+        self._areas = _read(tuple(suffixes))
+        self._starts = [area.start for area in self._areas]
+
+    def __bool__(self) -> bool:
+        return bool(self._areas)
+
+    def find(self, address: int, length: int) -> Span | None:
+        """Where in a file these bytes of memory lie; nothing where they lie in none, or differ from it."""
+        i = bisect.bisect_right(self._starts, address) - 1
+        if i < 0 or length == 0:
+            return None
+        first = self._areas[i]
+        span = Span(first.path, first.offset + address - first.start, length)
+        while True:  # one mapping may be cut into several areas, whose access differs
+            area = self._areas[i]
+            if address >= area.end or area.written or area.path != span.path:
+                return None
+            if address + length <= area.end:
+                return span
+            length -= area.end - address
+            address = area.end
+            i += 1
+            if i == len(self._areas) or self._areas[i].start != address:
+                return None
+
+
+def _read(suffixes: tuple[str, ...]) -> list[_Area]:
+    """smaps: a line of addresses for each area, then what is known of it; `Anonymous` is what was written to."""
+    try:
+        text = Path("/proc/self/smaps").read_text()
+    except OSError:
+        return []
+    areas: list[_Area] = []
+    fields: list[str] = []
+    for line in text.splitlines():
+        head, _, rest = line.partition(" ")
+        if "-" in head and not head.endswith(":"):
+            fields = line.split(maxsplit=5)
+        elif head == "Anonymous:" and len(fields) == 6 and fields[5].endswith(suffixes):
+            start, end = (int(number, 16) for number in fields[0].split("-"))
+            areas.append(_Area(start, end, int(fields[2], 16), fields[5], not rest.strip().startswith("0 ")))
+    return areas

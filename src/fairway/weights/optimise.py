@@ -1,0 +1,51 @@
+"""onnxscript's optimiser, with its hands off the weights.
+
+What it computes from a weight lies in no checkpoint. Two weights that happen to be equal it makes one; stamped for a
+third block, that would be the wrong one. Otherwise these are the passes of `onnxscript.optimizer.optimize_ir`, in its
+order (0.7.2); they can go when it can be told to leave some initialisers alone.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+from onnx_ir.passes import common
+from onnxscript import optimizer, rewriter
+
+from fairway.weights.known import Weights
+
+ROUNDS = 2
+SMALL = 1024
+"""Elements up to which equal constants are made one."""
+
+
+def optimise(model: ir.Model, known: Weights) -> None:
+    """In place."""
+
+    def leave(node: ir.Node) -> bool | None:
+        held = (v.const_value for v in node.inputs if v is not None and v.const_value is not None)
+        # A transposed weight is a view, computed by nobody.
+        return False if node.op_type != "Transpose" and any(map(known.find, held)) else None
+
+    common.InlinePass()(model)
+    for _ in range(ROUNDS):
+        optimizer.fold_constants(model, should_fold=leave)
+        rewriter.rewrite(model)
+        common.RemoveUnusedNodesPass()(model)
+    common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    common.LiftSubgraphInitializersToMainGraphPass()(model)
+    _merge_constants(model.graph, known)
+    for last in (common.CommonSubexpressionEliminationPass(), common.OutputFixPass(), common.NameFixPass()):
+        last(model)
+
+
+def _merge_constants(graph: ir.Graph, known: Weights) -> None:
+    """Equal constants that are no weights become one."""
+    first: dict[tuple[object, ...], ir.Value] = {}
+    for name, value in [*graph.initializers.items()]:
+        tensor = value.const_value
+        if tensor is None or tensor.size > SMALL or value.is_graph_output() or known.find(tensor):
+            continue
+        kept = first.setdefault((tensor.dtype, tuple(tensor.shape), tensor.tobytes()), value)
+        if kept is not value:
+            value.replace_all_uses_with(kept)
+            del graph.initializers[name]

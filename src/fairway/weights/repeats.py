@@ -1,0 +1,142 @@
+"""A network of 36 equal blocks is one block, 36 times: finds such runs, and leaves three blocks of each.
+
+Two blocks are equal where their modules are of the same classes, their weights have the same shapes and dtypes, and
+their plain attributes are the same, or count up from block to block as a layer's index does. What only matters in
+training (names with `drop` in them) may differ in eval mode. That is a guess about the user's code; the file is judged
+against the whole model like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+KEPT = 3
+"""Blocks that are captured: the first may differ from the others in the graph, since it computes what all share; the
+second and the third must not."""
+LEAST = 6
+"""Blocks in a row from which on it is worth while."""
+
+_PLAIN = (int, float, complex, str, bytes, bool, type(None), torch.dtype, torch.device)
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Equal blocks in a row, in a ModuleList or a Sequential."""
+
+    container: str
+    first: int
+    count: int
+
+    def block(self, number: int) -> str:
+        """The path of the run's block with this number in the whole model, from 0."""
+        return f"{self.container}.{self.first + number}"
+
+
+@dataclass
+class Cut:
+    """A model of which most blocks were taken out, and those blocks."""
+
+    repeats: tuple[Repeat, ...] = ()
+    removed: dict[str, torch.nn.Module] = field(default_factory=dict)
+    """By their path in the whole model."""
+    renumbered: dict[str, str] = field(default_factory=dict)
+    """Paths of what comes after a run in its container: in the shortened model, and in the whole one."""
+
+    def __bool__(self) -> bool:
+        return bool(self.repeats)
+
+
+def find_repeats(model: torch.nn.Module) -> tuple[Repeat, ...]:
+    """The runs worth shortening, the outermost only."""
+    found: list[Repeat] = []
+    for path, module in model.named_modules():
+        inside = any(path.startswith(f"{r.container}.") for r in found)
+        if isinstance(module, torch.nn.ModuleList | torch.nn.Sequential) and not inside and path:
+            run = _longest([*module.children()])
+            if run[1] >= LEAST:
+                found.append(Repeat(path, *run))
+    return tuple(found)
+
+
+def shorten(model: torch.nn.Module, repeats: tuple[Repeat, ...]) -> Cut:
+    """Takes all but three blocks of each run out of the model, for good: it is meant for a process of its own."""
+    cut = Cut(repeats)
+    for repeat in repeats:
+        container = model.get_submodule(repeat.container)
+        blocks = [*container.children()]
+        start, end = repeat.first + KEPT, repeat.first + repeat.count
+        for number in range(start, end):
+            cut.removed[f"{repeat.container}.{number}"] = blocks[number]
+        container._modules.clear()
+        for number, block in enumerate((*blocks[:start], *blocks[end:])):
+            container._modules[str(number)] = block
+            if number >= start:
+                cut.renumbered[f"{repeat.container}.{number}"] = f"{repeat.container}.{number + end - start}"
+    return cut
+
+
+def _longest(blocks: list[torch.nn.Module]) -> tuple[int, int]:
+    """First and number of the longest run of equal blocks."""
+    best = (0, 0)
+    if len(blocks) < LEAST or len({id(block) for block in blocks}) < len(blocks):
+        return best  # a block that stands there twice is one block with one set of weights
+    known = [dict(_traits(block)) for block in blocks]
+    start = 0
+    steps: dict[str, int] = {}
+    for i in range(1, len(blocks) + 1):
+        step = _steps(known[i - 1], known[i]) if i < len(blocks) else None
+        if step is None or (i - start > 1 and step != steps):
+            best = max(best, (start, i - start), key=lambda run: run[1])
+            start = i if step is None else i - 1
+        if step is not None:
+            steps = step
+    return best
+
+
+def _steps(one: dict[str, Any], other: dict[str, Any]) -> dict[str, int] | None:
+    """By how much each counting attribute goes up; None where the two differ in anything else."""
+    if one.keys() != other.keys():
+        return None
+    steps = {}
+    for key, value in one.items():
+        there = other[key]
+        if type(value) is int and type(there) is int and there == value + 1:
+            steps[key] = 1
+        elif not _same(value, there):
+            return None
+    return steps
+
+
+def _same(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    try:
+        return type(one) is type(other) and bool(one == other)
+    except Exception:  # a class may say what it likes when it is compared, or not say yes or no
+        return False
+
+
+def _traits(block: torch.nn.Module) -> Iterator[tuple[str, Any]]:
+    for path, module in block.named_modules():
+        yield f"{path}:", type(module)
+        for name, tensor in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)):
+            yield f"{path}:{name}", (tensor.dtype, tuple(tensor.shape))
+        for name, value in vars(module).items():
+            drops = "drop" in name.lower() or isinstance(module, torch.nn.modules.dropout._DropoutNd)
+            if not name.startswith("_") and (module.training or not drops):
+                yield f"{path}.{name}", _trait(value)
+
+
+def _trait(value: Any) -> Any:
+    """Plain values count as they are, others by their class, or as the one object that all blocks share."""
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, list | tuple):
+        return tuple(map(_trait, value))
+    if callable(value) and hasattr(value, "__qualname__"):
+        return value.__qualname__
+    return type(value)

@@ -1,0 +1,79 @@
+"""Networks of equal blocks, small enough to export in a second or two."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_model
+from torch import nn
+
+from fairway.subject.bare import bare
+from fairway.subject.checkpoint import load_checkpoint
+
+WIDTH = 64
+SPEC = ["x: float32[batch, time, 64]"]
+BOUNDS = {"batch": (1, 4), "time": (1, 9)}
+
+
+class Block(nn.Module):
+    def __init__(self, index: int, width: int = WIDTH) -> None:
+        super().__init__()
+        self.index = index
+        self.norm = nn.LayerNorm(width)
+        self.fc = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.tanh(self.fc(self.norm(x)))
+
+
+class Tower(nn.Module):
+    """Equal blocks between a first and a last layer, of which the last is the first one turned over."""
+
+    def __init__(self, blocks: int = 8) -> None:
+        super().__init__()
+        self.first = nn.Linear(WIDTH, WIDTH, bias=False)
+        self.blocks = nn.ModuleList(Block(i) for i in range(blocks))
+        self.last = nn.Linear(WIDTH, WIDTH, bias=False)
+        self.last.weight = self.first.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.last(x)
+
+
+class Collecting(Tower):
+    """Every block's answer goes into the sum, so that blocks hand on more than to the next."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros_like(x)
+        for block in self.blocks:
+            x = block(x)
+            total = total + x
+        return total
+
+
+class ByIndex(Tower):
+    """One of the equal blocks is called in another way, as a tower does with full attention in every eighth layer."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for i, block in enumerate(self.blocks):
+            x = block(x.flip(-1) if i == 5 else x)
+        return x
+
+
+def seeded(kind: type[nn.Module] = Tower, dtype: torch.dtype = torch.float32) -> nn.Module:
+    torch.manual_seed(5)
+    return kind().to(dtype).eval()
+
+
+def mapped(folder: Path, kind: type[nn.Module] = Tower, dtype: torch.dtype = torch.float32) -> nn.Module:
+    """The seeded network with its weights in a checkpoint in the folder."""
+    path = folder / "net.safetensors"
+    save_model(seeded(kind, dtype), str(path))
+    with bare():
+        model = kind().to(dtype).eval()
+    load_checkpoint(model, path, False)
+    return model

@@ -1,0 +1,71 @@
+"""The kernel says which file a tensor's bytes lie in, and whether they are still the file's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from fairway.weights.mapped import Mappings, Span
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    torch.manual_seed(1)
+    save_file({"a": torch.randn(300, 70), "b": torch.randn(7)}, tmp_path / "w.safetensors")
+    return tmp_path / "w.safetensors"
+
+
+def span(tensor: torch.Tensor) -> Span | None:
+    return Mappings().find(tensor.data_ptr(), tensor.nbytes)
+
+
+def test_a_tensor_is_found_where_it_lies_in_its_file(path: Path) -> None:
+    for tensor in load_file(path).values():
+        found = span(tensor)
+        assert found is not None
+        assert (found.path, found.length) == (str(path), tensor.nbytes)
+        held = np.frombuffer(path.read_bytes(), np.float32, tensor.numel(), found.offset)
+        assert np.array_equal(held, tensor.numpy().ravel())
+
+
+def test_a_part_of_a_tensor_is_found_too(path: Path) -> None:
+    whole = load_file(path)["a"]
+    here, part = span(whole), span(whole[100:200])
+    assert here is not None
+    assert part == Span(here.path, here.offset + 100 * 70 * 4, 100 * 70 * 4)
+
+
+def test_what_was_written_to_in_memory_lies_in_no_file(path: Path) -> None:
+    tensor = load_file(path)["a"]
+    before = path.read_bytes()
+    tensor[0, 0] = 1
+    assert span(tensor) is None
+    assert path.read_bytes() == before
+
+
+def test_what_was_computed_lies_in_no_file(path: Path) -> None:
+    assert span(load_file(path)["a"] + 1) is None
+
+
+def test_a_file_that_is_gone_is_no_place(path: Path) -> None:
+    tensor = load_file(path)["a"]
+    path.unlink()
+    assert span(tensor) is None
+
+
+def test_more_than_the_file_holds_is_not_found(path: Path) -> None:
+    tensor = load_file(path)["b"]
+    assert Mappings().find(tensor.data_ptr(), 1 << 30) is None
+
+
+def test_torch_files_are_found_as_well(tmp_path: Path) -> None:
+    torch.save({"a": torch.arange(1000.0)}, tmp_path / "w.pt")
+    tensor = torch.load(tmp_path / "w.pt", mmap=True, weights_only=True)["a"]
+    found = span(tensor)
+    assert found is not None
+    held = np.frombuffer((tmp_path / "w.pt").read_bytes(), np.float32, 1000, found.offset)
+    assert np.array_equal(held, np.arange(1000, dtype=np.float32))

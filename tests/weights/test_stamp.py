@@ -1,0 +1,93 @@
+"""A stamped file computes what the plain one does, to the bit; where blocks are not equal, the plain way is taken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from tests.weights.nets import BOUNDS, SPEC, ByIndex, Collecting, Tower, seeded
+
+import fairway
+from fairway.ladder import climb
+from fairway.weights import stamp as stamping
+
+
+def export(path: Path, model: torch.nn.Module, level: str = "quick") -> fairway.Result:
+    return fairway.export(model, SPEC, path, bounds=BOUNDS, level=level)  # type: ignore[arg-type]
+
+
+def answer(path: Path) -> np.ndarray:
+    x = np.random.default_rng(3).standard_normal((3, 5, 64), dtype=np.float32)
+    return onnxruntime.InferenceSession(path).run(None, {"x": x})[0]
+
+
+def blocks(result: fairway.Result) -> list[dict[str, object]]:
+    return result.record["blocks"]
+
+
+def test_a_stamped_file_is_the_plain_one_to_the_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stamped = export(tmp_path / "stamped.onnx", seeded(), "standard")
+    assert stamped.verdict == "verified"
+    assert blocks(stamped) == [{"container": "blocks", "first": 0, "count": 8}]
+    monkeypatch.setattr(climb, "find_repeats", lambda model: ())
+    plain = export(tmp_path / "plain.onnx", seeded())
+    assert (plain.verdict, blocks(plain)) == ("verified", [])
+    assert np.array_equal(answer(tmp_path / "stamped.onnx"), answer(tmp_path / "plain.onnx"))
+    files = [onnx.load(tmp_path / name).graph for name in ("stamped.onnx", "plain.onnx")]
+    counts = [sorted(node.op_type for node in graph.node) for graph in files]
+    assert counts[0] == counts[1]
+
+
+def test_weights_that_are_equal_in_the_captured_blocks_need_not_be_in_the_others(tmp_path: Path) -> None:
+    model = seeded()
+    with torch.no_grad():
+        model.blocks[6].norm.bias.fill_(0.5)
+    result = export(tmp_path / "out.onnx", model)
+    assert (result.verdict, len(blocks(result))) == ("verified", 1)
+    names = {tensor.name for tensor in onnx.load(tmp_path / "out.onnx").graph.initializer}
+    assert {name for name, _ in model.named_parameters() if name.endswith(("bias", "norm.weight"))} <= names
+
+
+def test_blocks_whose_values_are_collected_are_captured_one_by_one(tmp_path: Path) -> None:
+    result = export(tmp_path / "out.onnx", seeded(Collecting))
+    assert (result.verdict, blocks(result)) == ("verified", [])
+    first = result.record["ladder"][0]
+    assert [f["code"] for f in first["findings"]] == ["FW328"]
+    assert "of a block in the middle is read by Add" in first["findings"][0]["seen"]
+
+
+def test_a_block_that_is_called_otherwise_is_found_by_the_judge(tmp_path: Path) -> None:
+    result = export(tmp_path / "out.onnx", seeded(ByIndex))
+    assert (result.verdict, blocks(result)) == ("verified", [])
+    assert [rung["verdict"] for rung in result.record["ladder"]] == ["wrong", "verified"]
+
+
+def test_a_block_stamped_with_anothers_weights_is_found_by_the_judge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = [*seeded().blocks[0].named_parameters()]
+    monkeypatch.setattr(stamping, "_named", lambda block: other)
+    result = export(tmp_path / "out.onnx", seeded())
+    assert [rung["verdict"] for rung in result.record["ladder"]] == ["wrong", "verified"]
+
+
+def test_what_comes_after_a_run_keeps_its_name(tmp_path: Path) -> None:
+    class Ending(Tower):
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks.append(torch.nn.Linear(64, 3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for block in self.blocks:
+                x = block(x)
+            return x
+
+    result = export(tmp_path / "out.onnx", seeded(Ending))
+    assert (result.verdict, len(blocks(result))) == ("verified", 1)
+    names = {tensor.name for tensor in onnx.load(tmp_path / "out.onnx").graph.initializer}
+    assert "blocks.8.bias" in names
+    assert "blocks.3.bias" not in names

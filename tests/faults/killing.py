@@ -109,8 +109,8 @@ def export_tagged(folder: Path, tag: float, overwrite: bool = True, **more: Any)
     store.EMBEDDED = 0
     try:
         result = fairway.export(
-            Tagged(tag), ["x: float32[batch, 2048]"], folder / "out.onnx", bounds={"batch": (1, 4)}, overwrite=overwrite,
-            **{"level": "quick", "routes": ["trace"], **more},
+            Tagged(tag), ["x: float32[batch, 2048]"], folder / "out.onnx", bounds={"batch": (1, 4)},
+            overwrite=overwrite, **{"level": "quick", "routes": ["trace"], **more},
         )  # fmt: skip
     except fairway.UserError as error:
         return f"{error.finding.code}: {error.finding.seen}"

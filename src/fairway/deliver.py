@@ -12,7 +12,7 @@ from typing import Any
 
 from fairway.errors import complain
 from fairway.record import INSIDE, hash_file, hash_once, record_path, short
-from fairway.weights.store import Stored, save_delivered
+from fairway.weights.store import Stored, from_home, save_delivered
 from fairway.workshop import Janitor, commit, open_workshop
 
 
@@ -61,7 +61,7 @@ def deliver(
             record["file"]["data"] = {"name": data, "sha256": hash_file(staged / data)}
         if stored.mode == "link":
             record["file"]["linked"] = [
-                {"name": os.path.relpath(path, target.parent), "sha256": hash_once(Path(path))}
+                {"name": from_home(path, target.parent), "sha256": hash_once(Path(path))}
                 for path in sorted(stored.links.values())
             ]
         beside = record_path(target).name

@@ -888,7 +888,11 @@ def test_an_opset_that_the_only_route_cannot_write_is_refused(fairway: Fairway) 
 @pytest.mark.parametrize(
     ("option", "seen", "todo"),
     [
-        (("--level", "high"), "level 'high'; the levels are quick, standard, deep", "Use one of the values listed."),
+        (
+            ("--level", "high"),
+            "level 'high'; the levels are none, quick, standard, deep",
+            "Use one of the values listed.",
+        ),
         (("--memory", "lots"), "--memory 'lots' is no size", "Write a size such as 8G or 500M."),
     ],
 )

@@ -21,6 +21,8 @@ LOGS = {
     "FW305": "torch.onnx._internal.exporter._errors.TranslationError: cannot translate",
     "FW307": "torch.jit.frontend.NotSupportedError: Compiled functions can't take variable number of arguments",
     "FW009": "OSError: [Errno 28] No space left on device",
+    "FW218": "TracerWarning: Converting a tensor to a Python boolean might cause the trace to be incorrect.",
+    "FW328": "fairway.weights.stamp.Unlike: blocks.1 has 7 nodes, blocks.2 has 8",
     "FW306": "fairway.ladder.capture.OpsetNotHonoured: asked for 18",
     "FW212": "RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)",
     "FW107": "_pickle.UnpicklingError: Weights only load failed.",

@@ -20,6 +20,7 @@ KNOWN = {
     ("runtimes/second.py", "ReferenceEvaluator"),
     ("evidence/hints.py", "ir.load"),
     ("locate/locate.py", "onnx.load"),
+    ("locating.py", "onnx.load"),
     ("locate/replay.py", "onnxruntime.InferenceSession"),
     # Candidates that Fairway made itself a moment ago, in a folder of its own.
     ("deliver.py", "ir.load"),
@@ -28,6 +29,8 @@ KNOWN = {
     ("ladder/climb.py", "open_runtime"),
     ("generation/greedy.py", "OrtSession"),
     ("reduce/trial.py", "onnxruntime.InferenceSession"),
+    ("reduce/point.py", "onnx.load"),
+    ("evidence/answers.py", "torch.load"),
     ("testing/trial.py", "onnxruntime.InferenceSession"),
     ("doctor/examine.py", "OrtSession"),
     # Code that the user named or installed, as `import` would.

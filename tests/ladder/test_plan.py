@@ -52,6 +52,11 @@ def test_a_larger_example_that_did_not_fail_there_is_not_followed_by_another():
     assert next_step(rungs, Settings(), []).name == "export-auto"
 
 
+def test_a_loop_is_not_unrolled_further_from_a_larger_example():
+    rungs = [_rung("export-dynamic", "FW206", evidence=SimpleNamespace(wrong_at={"seq": (9, 1999)}))]
+    assert not next_step(rungs, Settings(), []).wrong_at
+
+
 def test_a_trace_has_every_size_in_it_whatever_the_example():
     rungs = [_rung("trace", "FW408", evidence=SimpleNamespace(wrong_at={"seq": (9,)}))]
     assert not next_step(rungs, Settings(), []).wrong_at

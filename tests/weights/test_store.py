@@ -7,12 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
+import onnxruntime
 import pytest
 import torch
 from tests.weights.nets import BOUNDS, SPEC, mapped, seeded
 
 import fairway
 from fairway.errors import UserError
+from fairway.weights.known import as_constant
+from fairway.weights.store import save_candidate
 
 PAGE = 4096
 
@@ -48,6 +52,14 @@ def test_a_linked_checkpoint_may_lie_below(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     assert export(tmp_path, mapped(tmp_path / "deep"), "link").verdict == "verified"
     assert {place["location"] for place in places(tmp_path / "out.onnx").values()} == {"deep/net.safetensors"}
+
+
+def test_a_folder_reached_through_a_link_is_the_same_folder(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "alias").symlink_to(tmp_path / "real")
+    model = mapped(tmp_path / "real")
+    assert export(tmp_path / "alias", model, "link").verdict == "verified"
+    assert {place["location"] for place in places(tmp_path / "real" / "out.onnx").values()} == {"net.safetensors"}
 
 
 def test_a_checkpoint_elsewhere_cannot_be_linked(tmp_path: Path) -> None:
@@ -123,3 +135,24 @@ def test_the_record_says_what_is_linked(tmp_path: Path) -> None:
     export(tmp_path, mapped(tmp_path), "link")
     record = json.loads((tmp_path / "out.fairway.json").read_text())
     assert [one["name"] for one in record["file"]["linked"]] == ["net.safetensors"]
+
+
+def test_places_beyond_four_gigabytes_are_linked_and_read(tmp_path: Path) -> None:
+    """The checkpoint is a file of holes, with one small weight behind them."""
+    path, beyond = tmp_path / "far.safetensors", 5 * 10**9 // PAGE * PAGE
+    weight = torch.arange(2048.0)
+    with path.open("wb") as file:
+        file.seek(beyond)
+        file.write(weight.numpy().tobytes())
+    storage = torch.UntypedStorage.from_file(str(path), shared=False, nbytes=path.stat().st_size)
+    far = torch.tensor([], dtype=torch.float32).set_(storage, beyond // 4, (2048,))
+    x, y = (ir.Value(name=n, shape=ir.Shape([2048]), type=ir.TensorType(ir.DataType.FLOAT)) for n in "xy")
+    held = ir.Value(name="w", shape=ir.Shape([2048]), type=ir.TensorType(ir.DataType.FLOAT))
+    held.const_value = as_constant(far, "w")
+    node = ir.Node("", "Add", [x, held], outputs=[y])
+    graph = ir.Graph([x], [y], nodes=[node], initializers=[held], opset_imports={"": 18})
+    stored = save_candidate(ir.Model(graph, ir_version=9), tmp_path / "out.onnx", "link")
+    assert (stored.linked, stored.beside) == (1, ())
+    assert int(places(tmp_path / "out.onnx")["w"]["offset"]) == beyond
+    got = onnxruntime.InferenceSession(tmp_path / "out.onnx").run(None, {"x": np.ones(2048, np.float32)})[0]
+    assert np.array_equal(got, weight.numpy() + 1)

@@ -53,7 +53,7 @@ def export_generation(
     from fairway.generation.export import generate_folder
     from fairway.subject.recipe import load_model
 
-    settings = make_settings(level, tuple(route or ()), opset, remedies, timeout, limit)
+    settings = make_settings(level, tuple(route or ()), opset, remedies, timeout, limit, judging=True)
     with redirect_stdout(sys.stderr):  # a recipe may print; standard output is for the result
         model, found, _ = load_model(recipe, said)
     bounds = {**found.bounds, **said.bounds}

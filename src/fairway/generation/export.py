@@ -58,7 +58,7 @@ def export_generation(
     `bounds` narrow or widen the dims batch, past, seq and source. `prompts` are token ids to generate from, random ones
     where there are none. `timeout` (seconds) and `memory` (bytes) limit each attempt.
     """
-    settings = make_settings(level, routes, opset, remedies, timeout, memory)
+    settings = make_settings(level, routes, opset, remedies, timeout, memory, judging=True)
     return generate_folder(model, Path(folder), settings, bounds or {}, prompts, steps, overwrite, progress)
 
 

@@ -57,6 +57,8 @@ _LADDER: tuple[tuple[str, bool, str], ...] = (
 )
 """Cheapest likely success first. Rewrites come first where a line calls for them: without, it ends in failure."""
 
+LOOP = "FW206"
+
 BRANCH = "FW207"
 """Once a branch in the user's own code was to blame, scripting is next: it alone keeps both arms."""
 
@@ -99,12 +101,13 @@ def _larger(rungs: Sequence[Any]) -> list[Step]:
     """A size of 1 in the example is taken for always 1, also one that is computed, such as the number of blocks.
 
     A file that is wrong at larger sizes is exported again from one of those, and if need be once more: a branch on a
-    size is taken the way the example goes.
+    size is taken the way the example goes. Not where a loop is to blame: it would only be unrolled further.
     """
     larger = [rung for rung in rungs if rung.step.wrong_at]
     for rung in larger[-1:] or rungs:
         wrong_at = rung.evidence.wrong_at if rung.evidence is not None else {}
-        if wrong_at and not rung.route.traced and len(larger) < LARGER:
+        unrolled = any(finding.code == LOOP for finding in rung.findings)
+        if wrong_at and not unrolled and not rung.route.traced and len(larger) < LARGER:
             return [replace(rung.step, wrong_at=tuple(wrong_at.items()))]
     return []
 

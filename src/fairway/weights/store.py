@@ -196,7 +196,7 @@ def save_delivered(model: ir.Model, candidate: Path, path: Path, stored: Stored,
         write_data(external, data)
     else:
         for value in pointing:
-            value.const_value = _moved(value, os.path.relpath(stored.links[_location(value)], home))
+            value.const_value = _moved(value, from_home(stored.links[_location(value)], home))
         if beside.exists():
             os.link(beside, data)
             for value in external:
@@ -204,6 +204,11 @@ def save_delivered(model: ir.Model, candidate: Path, path: Path, stored: Stored,
                     value.const_value = _moved(value, data.name)
     ir.save(model, path)
     return data.name if data.exists() else None
+
+
+def from_home(path: str, home: Path) -> str:
+    """The path of a checkpoint's file as seen from the folder of the file that links to it."""
+    return os.path.relpath(os.path.realpath(path), os.path.realpath(home))
 
 
 def _location(value: ir.Value) -> str:

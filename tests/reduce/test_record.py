@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from fairway.reduce.failing import not_by_calls
+from fairway.ladder.attempt import Outcome
+from fairway.reduce.failing import not_by_calls, telling
 from fairway.reduce.program import Program
 from fairway.reduce.record import record
 from fairway.reduce.replay import replay
 from fairway.reduce.statements import forward
+from fairway.reduce.trial import settle
 from fairway.runtimes.eager import run_eager
 from fairway.subject.subject import Subject, build_subject
 
@@ -154,3 +157,19 @@ def test_the_same_way_is_told_from_another() -> None:
     again = record(subject, subject.make(subject.example, 5, "normal"))
     assert program.same_calls(again)
     assert not program.same_calls(longer)
+
+
+def test_dims_are_told_from_fixed_sizes_by_another_example() -> None:
+    clash = build_subject(
+        nn.Conv1d(2, 3, 1).eval(), ["input: float32[batch, 2, time]"], bounds={"batch": (1, 9), "time": (1, 9)},
+        example={"batch": 2, "time": 3},
+    )  # fmt: skip
+    chosen = telling(clash).example
+    assert 2 not in chosen.values()
+    assert len({*chosen.values()}) == 2
+    assert telling(replace(clash, example={"batch": 5, "time": 7})).example == {"batch": 5, "time": 7}
+
+
+def test_a_trial_that_fills_the_memory_is_no_right_file() -> None:
+    seen = settle(Outcome("memory", 1.0, 3 * 2**30))
+    assert str(seen.signature) == "FW502 at memory: takes too much memory"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ from fairway.reduce.replay import replay
 from fairway.reduce.trial import Bench, Case, Seen, Signature, dynamic
 from fairway.rewrite.find import suspects
 from fairway.runtimes.eager import as_exported, run_eager
+from fairway.subject.example import choose_example
 from fairway.subject.outputs import output_leaves
 from fairway.subject.subject import Subject
 
@@ -64,9 +66,19 @@ def recorded(subject: Subject) -> tuple[Program, list[list[torch.Tensor]]]:
             if program.same_calls(other):
                 others.append(other.seen)
                 samples.append(given)
+            del other
+        gc.collect()  # a recording holds every value of a run, in circles: dozens of them would fill the memory
         if len(others) == OTHERS:
             break
     return program.compared(others), samples
+
+
+def telling(subject: Subject) -> Subject:
+    """With an example whose sizes are no fixed one's: inside the model a dim is known by its size alone."""
+    fixed = {size.fixed for spec in subject.spec for size in spec.shape}
+    if fixed.isdisjoint(subject.example.values()):
+        return subject
+    return replace(subject, example=choose_example(subject.domain, subject.spec, {}))
 
 
 class Plain(torch.nn.Module):
@@ -96,6 +108,7 @@ def failing(
     subject: Subject, folder: Path, exporters: Sequence[str], check: str | None, clock: Clock, progress: Progress
 ) -> Start | None:
     """The first exporter that fails on the model, and where to start. None where none does anything wrong."""
+    subject = telling(subject)
     subject.model.eval()
     progress(("stage", "writing down the model's calls"))
     whole, samples = recorded(subject)

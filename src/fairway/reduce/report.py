@@ -74,6 +74,7 @@ def _expected(seen: Seen) -> str:
         "run": "A file that runs at every size that was declared dynamic.",
         "compare": "PyTorch's answer, at every size that was declared dynamic.",
         "time": "An end.",
+        "memory": "An end within the memory of this machine.",
         "crash": "An exception at most.",
         "check": "See the command.",
     }[seen.signature.stage]

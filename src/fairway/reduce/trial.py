@@ -37,7 +37,7 @@ class Signature:
     """By what a failure is known again."""
 
     stage: str
-    """export, load, run, compare; time, crash; or check, where a command decides."""
+    """export, load, run, compare; time, memory, crash; or check, where a command decides."""
     code: str
     """The finding that it is."""
     detail: str
@@ -235,6 +235,8 @@ def settle(outcome: Outcome) -> Seen:
         return seen
     if outcome.status == "timeout":
         return Seen(Signature("time", "FW501", "does not end"), f"no end after {outcome.seconds:.0f} s")
+    if outcome.status == "memory":
+        return Seen(Signature("memory", "FW502", "takes too much memory"), f"{outcome.peak_bytes / 2**30:.1f} GiB")
     if outcome.status == "died":
         return Seen(Signature("crash", "FW503", f"signal {outcome.signal}"), f"killed by signal {outcome.signal}")
     said = outcome.failure.message if outcome.failure else outcome.status

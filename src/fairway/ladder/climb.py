@@ -23,7 +23,7 @@ from fairway.ladder.capture import Captured, capture, case_for
 from fairway.ladder.diagnose import accuse, blame, diagnose
 from fairway.ladder.judging import judged_apart, settle
 from fairway.ladder.plan import SOURCE, Step, next_step
-from fairway.ladder.preflight import Preflight, look
+from fairway.ladder.preflight import Preflight, glance, look
 from fairway.ladder.prescribe import Prescription, check_patches, matches_for, patched, prescribe
 from fairway.ladder.route import Route
 from fairway.rewrite.counting import loops_of_libraries
@@ -146,7 +146,7 @@ def _blocks_to_blame(rung: Rung) -> bool:
 
 def _look(subject: Subject, settings: Settings, repeats: tuple[Repeat, ...]) -> tuple[Preflight, tuple[Suspect, ...]]:
     shorten(subject.model, repeats)
-    preflight = look(subject, settings.remedies)
+    preflight = (glance if settings.level == "none" else look)(subject, settings.remedies)
     if subject.patches and not preflight.hopeless:
         preflight = replace(preflight, findings=(*preflight.findings, *check_patches(subject)))
     args, kwargs = subject.call(subject.make(subject.example, 1, "normal"))

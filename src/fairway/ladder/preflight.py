@@ -71,6 +71,37 @@ def look(subject: Subject, remedies: bool) -> Preflight:
     return Preflight(names, dtypes, tuple(findings), _axes(subject, [leaf.value for leaf in leaves]))
 
 
+def glance(subject: Subject, remedies: bool) -> Preflight:
+    """What the outputs are, from runs on fake tensors, which read no weight; for where no evidence is asked for.
+
+    A model that has to see values is looked at as always.
+    """
+    training = training_modules(subject.model)
+    if remedies or not training:
+        subject.model.eval()
+    try:
+        answer, others = (_faked(subject, point) for point in (subject.example, other_example(subject)))
+        leaves = output_leaves(answer)
+        if left_out(answer):
+            return look(subject, remedies)
+        axes = _differing([leaf.value for leaf in leaves], [leaf.value for leaf in output_leaves(others)])
+    except Exception:
+        return look(subject, remedies)
+    names = name_outputs(leaves, subject.output_names)
+    dtypes = tuple(str(leaf.value.dtype).removeprefix("torch.") for leaf in leaves)
+    findings = (_training_finding(subject.model, training),) if training else ()
+    return Preflight(names, dtypes, findings, axes)
+
+
+def _faked(subject: Subject, point: Point) -> Any:
+    from torch._subclasses import FakeTensorMode  # seen to work in torch 2.9–2.13; no public counterpart
+
+    tensors = subject.make(point, 1, "normal")
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
+        args, kwargs = subject.call([mode.from_tensor(tensor) for tensor in tensors])
+        return subject.model(*args, **kwargs)
+
+
 def _left_out(subject: Subject, answer: Any) -> list[Finding]:
     """A number or a word beside the tensors is left out where it is always the same, and refused where it is not."""
     here = left_out(answer)
@@ -90,6 +121,10 @@ def _axes(subject: Subject, outputs: list[torch.Tensor]) -> tuple[tuple[bool, ..
         others = run_eager(subject, subject.make(other_example(subject), 2, "normal"))
     except Exception:
         return ()  # PyTorch refuses the second example; that is reported elsewhere
+    return _differing(outputs, others)
+
+
+def _differing(outputs: list[torch.Tensor], others: list[torch.Tensor]) -> tuple[tuple[bool, ...], ...]:
     return tuple(
         tuple(a != b for a, b in zip(one.shape, other.shape, strict=False))
         for one, other in zip(outputs, others, strict=True)

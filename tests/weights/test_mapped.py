@@ -69,3 +69,26 @@ def test_torch_files_are_found_as_well(tmp_path: Path) -> None:
     assert found is not None
     held = np.frombuffer((tmp_path / "w.pt").read_bytes(), np.float32, 1000, found.offset)
     assert np.array_equal(held, np.arange(1000, dtype=np.float32))
+
+
+def resident(path: Path) -> int:
+    """KB of the file that are in this process's memory."""
+    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+    kept = [next(lines) and next(lines) and next(lines) and next(lines) for line in lines if line.endswith(str(path))]
+    return sum(int(line.split()[1]) for line in kept if line.startswith("Rss:"))
+
+
+def test_what_is_forgotten_takes_no_memory_and_is_read_again(path: Path) -> None:
+    tensor = load_file(path)["a"]
+    total = tensor.sum()
+    assert resident(path) > 50
+    Mappings().forget()
+    assert resident(path) == 0
+    assert tensor.sum() == total
+
+
+def test_what_was_written_to_in_memory_is_not_forgotten(path: Path) -> None:
+    tensor = load_file(path)["a"]
+    tensor[3] = 5
+    Mappings().forget()
+    assert tensor[3].tolist() == [5] * 70

@@ -16,6 +16,7 @@ from fairway.evidence.yardstick import Array
 from fairway.runtimes.watch import Watch
 from fairway.subject.outputs import output_leaves
 from fairway.subject.subject import Subject
+from fairway.weights.mapped import Mappings
 
 NARROW = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -56,15 +57,29 @@ def run_truth(subject: Subject, tensors: Sequence[torch.Tensor], piecewise: bool
     `piecewise` widens each weight where it is used, and for that long: slower, but never more than one at a time.
     """
     wide = _wide_default() if piecewise else widened(subject.model)
-    with wide, torch.no_grad(), uncompiled(), _Widen():
+    with wide, torch.no_grad(), uncompiled(), _Widen(HUGE if piecewise else None):
         args, kwargs = subject.call([t.double() if t.dtype in NARROW else t.clone() for t in tensors])
         return [leaf.value for leaf in output_leaves(subject.model(*args, **kwargs))]
 
 
+HUGE = 128 * 2**20
+"""Bytes of a tensor for which room is made."""
+
+
 class _Widen(Watch):  # type: ignore[no-untyped-call]  # torch's class is untyped
-    """Every narrow float that an operator is given or asked for becomes float64."""
+    """Every narrow float that an operator is given or asked for becomes float64.
+
+    Before one of `huge` bytes does, what was read of mapped checkpoints so far is let go.
+    """
+
+    def __init__(self, huge: int | None) -> None:
+        super().__init__()
+        self._huge = huge
 
     def watch(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        given = (t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor) and t.dtype in NARROW)
+        if self._huge is not None and any(t.nbytes >= self._huge for t in given):
+            Mappings().forget()
         plain = _grouped if func is torch.ops.aten._grouped_mm.default else func
         result = plain(*tree_map(_wide, args), **tree_map(_wide, kwargs))
         return tree_map(_wide, result)

@@ -7,6 +7,7 @@ only: elsewhere no tensor is said to lie in a file.
 from __future__ import annotations
 
 import bisect
+import ctypes
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +60,17 @@ class Mappings:
             i += 1
             if i == len(self._areas) or self._areas[i].start != address:
                 return None
+
+
+    def forget(self) -> None:
+        """Gives the memory back that reading them took; the kernel reads again what is asked for again."""
+        for area in self._areas:
+            if not area.written:
+                ctypes.CDLL(None).madvise(ctypes.c_void_p(area.start), ctypes.c_size_t(area.end - area.start), _DONTNEED)
+
+
+_DONTNEED = 4
+"""MADV_DONTNEED. What was written to in memory would be lost by it."""
 
 
 def _read(suffixes: tuple[str, ...]) -> list[_Area]:

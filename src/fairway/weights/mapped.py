@@ -66,7 +66,8 @@ class Mappings:
         """Gives the memory back that reading them took; the kernel reads again what is asked for again."""
         for area in self._areas:
             if not area.written:
-                ctypes.CDLL(None).madvise(ctypes.c_void_p(area.start), ctypes.c_size_t(area.end - area.start), _DONTNEED)
+                length = ctypes.c_size_t(area.end - area.start)
+                ctypes.CDLL(None).madvise(ctypes.c_void_p(area.start), length, _DONTNEED)
 
 
 _DONTNEED = 4

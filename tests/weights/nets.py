@@ -55,6 +55,19 @@ class Collecting(Tower):
         return total
 
 
+class Stubborn(Block):
+    """Computes otherwise where its number is five, which nothing about it tells."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x.flip(-1) if self.index == 5 else x)
+
+
+class OneStubborn(Tower):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Stubborn(i) for i in range(8))
+
+
 class ByIndex(Tower):
     """One of the equal blocks is called in another way, as a tower does with full attention in every eighth layer."""
 

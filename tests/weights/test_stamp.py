@@ -9,7 +9,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from tests.weights.nets import BOUNDS, SPEC, ByIndex, Collecting, Tower, seeded
+from tests.weights.nets import BOUNDS, SPEC, ByIndex, Collecting, OneStubborn, Tower, seeded
 
 import fairway
 from fairway.ladder import climb
@@ -60,8 +60,14 @@ def test_blocks_whose_values_are_collected_are_captured_one_by_one(tmp_path: Pat
     assert "of a block in the middle is read by Add" in first["findings"][0]["seen"]
 
 
-def test_a_block_that_is_called_otherwise_is_found_by_the_judge(tmp_path: Path) -> None:
+def test_a_block_that_is_called_otherwise_is_seen_beforehand(tmp_path: Path) -> None:
     result = export(tmp_path / "out.onnx", seeded(ByIndex))
+    assert blocks(result) == []
+    assert [rung["verdict"] for rung in result.record["ladder"]] == ["verified"]
+
+
+def test_a_block_that_computes_otherwise_is_found_by_the_judge(tmp_path: Path) -> None:
+    result = export(tmp_path / "out.onnx", seeded(OneStubborn))
     assert (result.verdict, blocks(result)) == ("verified", [])
     assert [rung["verdict"] for rung in result.record["ladder"]] == ["wrong", "verified"]
 

@@ -23,7 +23,7 @@ from fairway.ladder.capture import Captured, capture, case_for
 from fairway.ladder.diagnose import accuse, blame, diagnose
 from fairway.ladder.judging import judged_apart, settle
 from fairway.ladder.plan import SOURCE, Step, next_step
-from fairway.ladder.preflight import Preflight, glance, look
+from fairway.ladder.preflight import Preflight, faked, glance, look
 from fairway.ladder.prescribe import Prescription, check_patches, matches_for, patched, prescribe
 from fairway.ladder.route import Route
 from fairway.rewrite.counting import loops_of_libraries
@@ -31,6 +31,7 @@ from fairway.rewrite.find import Lines, Suspect, suspects
 from fairway.runtimes.eager import run_eager
 from fairway.subject.onnx_file import Header, dims_fixed
 from fairway.subject.subject import Subject
+from fairway.weights.alike import called_alike
 from fairway.weights.repeats import Repeat, find_repeats, shorten
 from fairway.weights.store import Mode
 
@@ -102,6 +103,10 @@ def climb(
     Equal blocks in a row are looked at and captured three at a time, until that turns out not to work.
     """
     repeats = find_repeats(subject.model)
+    if repeats:
+        run = partial(faked, subject, subject.example)
+        asked = workers.run(lambda tell: called_alike(subject.model, repeats, run))
+        repeats = asked.value if asked.status == "done" else ()
     heard(("stage", "looking at the model"))
     seen = workers.run(lambda tell: _look(subject, settings, repeats))
     if repeats and (seen.status != "done" or seen.value[0].hopeless):

@@ -80,7 +80,7 @@ def glance(subject: Subject, remedies: bool) -> Preflight:
     if remedies or not training:
         subject.model.eval()
     try:
-        answer, others = (_faked(subject, point) for point in (subject.example, other_example(subject)))
+        answer, others = (faked(subject, point) for point in (subject.example, other_example(subject)))
         leaves = output_leaves(answer)
         if left_out(answer):
             return look(subject, remedies)
@@ -93,7 +93,8 @@ def glance(subject: Subject, remedies: bool) -> Preflight:
     return Preflight(names, dtypes, findings, axes)
 
 
-def _faked(subject: Subject, point: Point) -> Any:
+def faked(subject: Subject, point: Point) -> Any:
+    """The model's answer in fake tensors: shapes and dtypes without a number computed."""
     from torch._subclasses import FakeTensorMode  # seen to work in torch 2.9–2.13; no public counterpart
 
     tensors = subject.make(point, 1, "normal")

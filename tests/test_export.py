@@ -253,7 +253,8 @@ def test_a_clash_of_names_is_resolved_and_told(tmp_path):
     result = fairway.export(Same(), LINE, path, bounds=BOUNDS, **QUICK)
     assert result.verdict == "verified"
     assert [o.name for o in onnxruntime.InferenceSession(path).get_outputs()] == ["x_out"]
-    assert result.record["remedies"] == [{"name": "input_output_name_clash", "note": "outputs renamed: x → x_out"}]
+    told = [(one["name"], one["note"], one["cures"]) for one in result.record["remedies"]]
+    assert told == [("input_output_name_clash", "outputs renamed: x → x_out", "FW210")]
     refused = fairway.export(Same(), LINE, tmp_path / "m.onnx", bounds=BOUNDS, remedies=False, **QUICK)
     assert refused.verdict == "wrong"
     assert _codes(refused) == ["FW210"]

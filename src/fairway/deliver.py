@@ -8,12 +8,14 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fairway.errors import complain
 from fairway.record import INSIDE, hash_file, hash_once, record_path, short
-from fairway.weights.store import Stored, from_home, save_delivered
 from fairway.workshop import Janitor, commit, open_workshop
+
+if TYPE_CHECKING:
+    from fairway.weights.store import Stored
 
 
 def check_target(path: Path, overwrite: bool) -> None:
@@ -51,6 +53,8 @@ def deliver(
     """Writes the record into the file, then puts file, weights and record in place, all or none."""
     import onnx_ir as ir
 
+    from fairway.weights.store import from_home, save_delivered
+
     with _staging(candidate, target, "deliver") as staged:
         model = ir.load(candidate)
         strip_traces(model)
@@ -73,13 +77,21 @@ def deliver(
     return record
 
 
-def keep_aside(candidate: Path, target: Path, stored: Stored) -> None:
-    """Keeps a wrong candidate for looking into, under a name that nobody ships by accident."""
+def keep_aside(candidate: Path, target: Path, record: dict[str, Any], stored: Stored) -> dict[str, Any]:
+    """Keeps a wrong candidate and its record for looking into, under a name that nobody ships by accident."""
     import onnx_ir as ir
+
+    from fairway.weights.store import save_delivered
 
     with _staging(candidate, target, "aside") as staged:
         data = save_delivered(ir.load(candidate), candidate, staged / target.name, stored, target.parent)
-        commit(staged, [*([data] if data else []), target.name])
+        record = {**record, "file": {"name": target.name, "sha256": hash_file(staged / target.name)}}
+        if data:
+            record["file"]["data"] = {"name": data, "sha256": hash_file(staged / data)}
+        beside = record_path(target).name
+        (staged / beside).write_text(json.dumps(record, indent=1, default=str) + "\n")
+        commit(staged, [*([data] if data else []), beside, target.name])
+    return record
 
 
 @contextmanager

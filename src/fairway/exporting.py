@@ -25,7 +25,7 @@ from fairway.ladder.route import ROUTES, parse_route
 from fairway.ladder.tables import build_tables
 from fairway.plugins import refused
 from fairway.recall import compare_with_record
-from fairway.record import write_record
+from fairway.record import hash_file, write_record
 from fairway.remedies.catalogue import CATALOGUE
 from fairway.remedies.plugged import plugged_translations
 from fairway.result import Result
@@ -169,7 +169,8 @@ def export_subject(
                 record = deliver(Path(best.captured.path), path, record, best.captured.stored, overwrite)
                 written = path
             elif climbed.verdict == "wrong":
-                keep_aside(Path(best.captured.path), path.with_suffix(".wrong.onnx"), best.captured.stored)
+                aside = path.with_suffix(".wrong.onnx")
+                record = keep_aside(Path(best.captured.path), aside, record, best.captured.stored)
     return _result(climbed, written, record)
 
 
@@ -198,6 +199,7 @@ def verify_subject(
     climbed = replace(climbed, findings=findings)
     record = write_record(subject, settings, climbed)
     record["opset"] = header.opset
+    record["file"] = {"name": path.name, "sha256": hash_file(path)}
     return _result(climbed, path, record)
 
 

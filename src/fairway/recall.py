@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from fairway.errors import UserError, complain
 from fairway.findings import Finding
@@ -16,6 +16,8 @@ from fairway.subject.room import is_regular
 
 LARGEST = 64 * 2**20
 """Bytes. A record of a thousand samples has about one megabyte."""
+
+T = TypeVar("T")
 
 VERDICTS = ("verified", "unproven", "wrong", "failed")
 
@@ -52,6 +54,15 @@ class Stored:
 
 def read_record(path: Path) -> Stored:
     """The record in `path`, with every field that is used checked; FW115 where it is none."""
+    return _read(path, parse_record)
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in `path`, of which nothing is known yet; FW115 where it is none."""
+    return _read(path, lambda text: _object(_load(text), "it"))
+
+
+def _read(path: Path, parse: Callable[[bytes], T]) -> T:
     if not is_regular(path):
         _refuse(path, "is no plain file" if os.path.lexists(path) else "does not exist")
     if path.resolve().parent != path.parent.resolve():
@@ -59,7 +70,7 @@ def read_record(path: Path) -> Stored:
     if path.stat().st_size > LARGEST:
         _refuse(path, f"has {path.stat().st_size} bytes; at most {LARGEST} are read")
     try:
-        return parse_record(path.read_bytes())
+        return parse(path.read_bytes())
     except (ValueError, OSError) as error:
         _refuse(path, str(error) or type(error).__name__)
 

@@ -103,16 +103,30 @@ def write_record(subject: Subject, settings: Settings, climb: Climb) -> dict[str
             "translations": [str(operator) for operator in subject.translations],
         },
         "versions": versions(),
-        "settings": {"level": settings.level, "opset": settings.opset, "remedies": settings.remedies},
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "settings": {
+            "level": settings.level,
+            "opset": settings.opset,
+            "remedies": settings.remedies,
+            "routes": list(settings.routes),
+        },
         "verdict": climb.verdict,
         "route": None if best is None else best.route.name,
-        "remedies": [] if best is None else [{"name": n, "note": note} for n, note in best.remedies],
+        "remedies": [] if best is None else [_remedy(name, note) for name, note in best.remedies],
+        "rewritten": [] if best is None or best.captured is None else list(best.captured.rewritten),
         "weights": None if best is None or best.captured is None else _weights(best.captured.stored),
         "blocks": [] if best is None else [vars(repeat) for repeat in best.step.repeats],
         "evidence": None if best is None or best.evidence is None else best.evidence.as_dict(),
         "findings": [f.as_dict() for f in climb.findings],
         "ladder": [_rung(r) for r in climb.rungs],
     }
+
+
+def _remedy(name: str, note: str) -> dict[str, Any]:
+    from fairway.remedies.catalogue import CATALOGUE
+
+    known = CATALOGUE[name]
+    return {"name": name, "note": note, "cures": known.cures, "title": known.title, "safety": known.safety}
 
 
 def _rung(rung: Rung) -> dict[str, Any]:
@@ -122,6 +136,7 @@ def _rung(rung: Rung) -> dict[str, Any]:
         "seconds": round(rung.seconds, 2),
         "export_seconds": round(rung.export_seconds, 2),
         "evidence": _cost(rung),
+        "samples": None if rung.evidence is None else [rung.evidence.points_right, len(rung.evidence.tested)],
         "peak_mb": rung.peak_bytes // 2**20,
         "remedies": [name for name, _ in rung.remedies],
         "refused": [{"remedy": name, "reason": why} for name, why in rung.refused],

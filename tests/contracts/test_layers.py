@@ -30,7 +30,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("fairway.locate",),
     ("fairway.ladder",),
     ("fairway.record",),
-    ("fairway.deliver", "fairway.recall", "fairway.result"),
+    ("fairway.deliver", "fairway.recall", "fairway.report", "fairway.result"),
     ("fairway.exporting",),
     (
         "fairway.doctor", "fairway.generation", "fairway.locating", "fairway.matrix", "fairway.reduce",
@@ -138,7 +138,8 @@ def test_only_the_cli_prints(name: str) -> None:
     "words",
     [
         "--help", "export --help", "export-generation --help", "verify --help", "locate --help", "reduce --help",
-        "doctor --help", "matrix --help", "watch --help", "watch add --help", "explain FW206", "routes",
+        "report --help", "doctor --help", "matrix --help", "watch --help", "watch add --help", "explain FW206",
+        "routes",
     ],
 )
 def test_help_needs_no_torch(words: str) -> None:

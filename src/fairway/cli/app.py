@@ -18,6 +18,7 @@ from fairway.cli import (
     matrix,
     reduce,
     remedies,
+    report,
     routes,
     verify,
     watch,
@@ -44,6 +45,7 @@ app.command("verify")(verify.verify)
 app.command("locate")(locate.locate)
 app.command("reduce")(reduce.reduce)
 app.command("inspect")(inspect.inspect)
+app.command("report")(report.report)
 app.command("doctor")(doctor.doctor)
 app.command("matrix")(matrix.matrix)
 app.add_typer(watch.app, name="watch")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -20,6 +21,8 @@ class Tested:
     ratio: float | None
     note: str = ""
     data: int | None = None
+    ratios: tuple[float | None, ...] = ()
+    """That of each output, in their order; left out where there is one output. None where it was not measured."""
 
 
 @dataclass(frozen=True)
@@ -83,4 +86,6 @@ class Evidence:
     def as_dict(self) -> dict[str, Any]:
         fields = asdict(self)
         fields["findings"] = [f.as_dict() for f in self.findings]
+        for row in fields["outputs"]:  # JSON has no infinity, and a record that holds one is not read back
+            row.update({k: None for k, value in row.items() if isinstance(value, float) and not math.isfinite(value)})
         return fields

@@ -262,7 +262,14 @@ def _tested(judge: Judge, trial: Trial, failures: list[Trial]) -> Tested:
         ratio=None if ratio == float("inf") or trial.illegal else round(ratio, 6),
         note=note + (f" (excused: {trial.excused})" if trial.excused else ""),
         data=trial.sample.data,
+        ratios=_ratios(judge, trial) if len(judge.output_names) > 1 and trial.illegal is None else (),
     )
+
+
+def _ratios(judge: Judge, trial: Trial) -> tuple[float | None, ...]:
+    """One for each output, to four digits: there may be many outputs, and a record stays small."""
+    found = [judge.ratio_of(trial, name) if name in trial.measured else None for name in judge.output_names]
+    return tuple(None if one is None or one == float("inf") else float(f"{one:.4g}") for one in found)
 
 
 def _outputs(judge: Judge) -> tuple[OutputError, ...]:

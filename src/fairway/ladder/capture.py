@@ -16,6 +16,7 @@ from fairway.findings import Where
 from fairway.ladder.route import Route
 from fairway.remedies.catalogue import CATALOGUE
 from fairway.remedies.contract import Case, Match
+from fairway.rewrite.candidates import Rewrite
 from fairway.subject.dims import Point
 from fairway.subject.outputs import output_tensors
 from fairway.subject.subject import Subject
@@ -63,6 +64,8 @@ class Captured:
     clash: tuple[str, ...] = ()
     """Names that are both input and output, left unresolved because remedies are off."""
     stored: Stored = field(default_factory=Stored)
+    rewritten: tuple[dict[str, str], ...] = ()
+    """Functions of the model that were written anew: their names, and their texts before and after."""
 
 
 def capture(
@@ -113,7 +116,15 @@ def capture(
     idle = {o for o in owners if not any(did for did, owner in zip(changed, owners, strict=True) if owner == o)}
     idle |= (translating | case.waiting) - case.used - {o for did, o in zip(changed, owners, strict=True) if did}
     used = tuple((name, match.note) for name, match in matches if name not in idle)
-    return Captured(str(path), opset, case.output_names, used, warned, edges, clash, stored)
+    rewrites = {id(one): one for _, match in matches for one in _rewrites(match)}
+    rewritten = tuple(one.told() for one in rewrites.values())
+    return Captured(str(path), opset, case.output_names, used, warned, edges, clash, stored, rewritten)
+
+
+def _rewrites(match: Match) -> Sequence[Rewrite]:
+    """The one that a remedy installs, if it installs any: the first of those that it found."""
+    data = match.data[:1] if isinstance(match.data, tuple) else ()
+    return [one for one in data if isinstance(one, Rewrite)]
 
 
 def dynamic_axes(subject: Subject) -> list[dict[int, Any]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import contextlib
 import copy
+import inspect
+import textwrap
 import types
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -33,6 +35,9 @@ from fairway.rewrite.reach import (
 )
 from fairway.rewrite.scripted import Piece
 
+LONGEST = 20_000
+"""Characters of source that go into a record."""
+
 
 @dataclass(frozen=True)
 class Rewrite:
@@ -47,6 +52,16 @@ class Rewrite:
 
     def install(self) -> AbstractContextManager[None]:
         return _installed(self)
+
+    def told(self) -> dict[str, str]:
+        """What the user may want to read: the functions as they were, and as they stand in for them."""
+        originals = list(self.replacements)
+        texts = [textwrap.dedent(inspect.getsource(function)).rstrip() for function in originals]
+        return {
+            "functions": ", ".join(function.__qualname__ for function in originals),
+            "before": "\n\n".join(texts)[:LONGEST],
+            "after": self.source[:LONGEST],
+        }
 
 
 @contextlib.contextmanager

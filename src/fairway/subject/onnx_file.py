@@ -55,9 +55,14 @@ class Header:
 
 def open_header(path: Path) -> Header:
     """Reads the structure; refuses what is not ONNX, and what asks for other files or for memory it must not have."""
+    return open_file(path)[0]
+
+
+def open_file(path: Path) -> tuple[Header, Any]:
+    """As `open_header`, and the structure itself, an onnx.ModelProto whose weights may lie elsewhere."""
     proto = _parse(path)
     try:
-        return _describe(path, proto)
+        return _describe(path, proto), proto
     except UnicodeDecodeError as error:
         raise complain("FW110", f"{path} holds a name that is no text") from error
 

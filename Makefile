@@ -5,19 +5,25 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 OUT ?= build/demo
 
-.PHONY: demo test docs corpus clean
+.PHONY: demo test docs browser screenshots corpus clean
 
 demo: $(READY)
 	@mkdir -p $(OUT)
 	$(BIN)/fairway export examples/airimu/recipe.py:airimu -o $(OUT)/airimu.onnx --overwrite
 
-test: $(READY)
+test: $(READY) browser
 	$(BIN)/ruff check src tests examples benchmarks docs
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 docs: $(READY)
 	$(BIN)/python docs/generate.py
+
+browser:
+	@bash tools/get-browser.sh
+
+screenshots: $(READY) browser
+	$(BIN)/python docs/screenshots.py
 
 # Hours of work, resumed where it stopped. Tools that need an older transformers run in an environment of their own.
 OLDER := build/older

@@ -10,6 +10,7 @@ import torch
 
 import fairway
 from fairway.errors import UserError
+from fairway.recall import compare_with_record, read_record
 
 QUICK = {"level": "quick", "routes": ("trace",)}
 LINE = ["x: float32[batch, time, 4]"]
@@ -145,6 +146,9 @@ def test_nested_dataclasses_and_keyword_only_arguments_work(tmp_path):
     session = onnxruntime.InferenceSession(path)
     assert [i.name for i in session.get_inputs()] == ["pair.left", "pair.right", "extras.0.k", "scale"]
     assert [o.name for o in session.get_outputs()] == ["left", "right"]
+    for one in result.evidence.tested:  # what each output was off, at each sample
+        assert len(one.ratios) == 2
+        assert max(one.ratios) == pytest.approx(one.ratio, rel=1e-3)
 
 
 def test_a_function_makes_the_inputs(tmp_path):
@@ -163,7 +167,9 @@ def test_a_loop_over_a_size_is_wrong_without_remedies_and_named(tmp_path):
     assert result.verdict == "wrong"
     assert result.path is None
     assert not path.exists()
-    assert (tmp_path / "loop.wrong.onnx").exists()
+    beside = read_record(tmp_path / "loop.wrong.fairway.json")
+    assert (beside.proven.verdict, list(beside.files)) == ("wrong", ["loop.wrong.onnx"])
+    assert compare_with_record(tmp_path / "loop.wrong.onnx")[1] is None
     first = result.findings[0]
     assert first.code == "FW206"
     assert first.where.source == "for t in range(x.shape[1]):"
@@ -175,6 +181,11 @@ def test_the_same_loop_is_verified_with_remedies(tmp_path):
     result = fairway.export(Loops(), LINE, tmp_path / "loop.onnx", bounds=BOUNDS)
     assert result.verdict == "verified"
     assert "loop_unrolled" in result.remedies
+    (told,) = result.record["rewritten"]
+    assert told["functions"] == "Loops.forward"
+    assert "for t in range(x.shape[1]):" in told["before"]
+    assert "for t in range(x.shape[1]):" not in told["after"]
+    assert result.record["ladder"][-1]["samples"] == [len(result.evidence.tested)] * 2
 
 
 def test_a_branch_on_values_is_wrong_and_named(tmp_path):

@@ -13,7 +13,7 @@ from fairway.ladder.climb import Verdict
 
 @dataclass(frozen=True)
 class Result:
-    """A verdict with everything it stands on. Printing it shows a table fit for a terminal."""
+    """A verdict with everything it stands on. Printed it is a table fit for a terminal; a notebook shows it as HTML."""
 
     verdict: Verdict
     path: Path | None
@@ -32,3 +32,8 @@ class Result:
         from fairway.findings.render import render_result
 
         return render_result(self)
+
+    def _repr_html_(self) -> str:
+        from fairway.report.notebook import card
+
+        return card(self.record)

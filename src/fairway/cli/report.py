@@ -12,7 +12,7 @@ import typer
 def report(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="MODEL|RECORD...", help="ONNX files, records, what --json printed; several are compared."),
+        typer.Argument(metavar="MODEL|RECORD...", help="ONNX files, records, what --json printed. Several: compared."),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.html", help="The page to write.")],
     measured: Annotated[

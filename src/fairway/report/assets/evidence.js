@@ -15,7 +15,7 @@ function summary(story) {
   const peak = Math.max(0, ...story.ladder.map((rung) => rung.peak_mb));
   const tiles = [
     legal.length ? [`${whole(right)} of ${whole(legal.length)}`, "samples right"] : null,
-    ratios.length ? [wordy(Math.max(...ratios)), "of the error allowed, at worst"] : null,
+    ratios.length ? [wordy(Math.max(...ratios)), `${Math.max(...ratios) > 9.95 ? "" : "of "}the error allowed, at worst`] : null,
     story.ladder.length ? [seconds(story.ladder.reduce((sum, rung) => sum + rung.seconds, 0)), plural(story.ladder.length, "rung") + " walked"] : null,
     peak ? [`${whole(peak)} MB`, "memory at the peak"] : null,
     graph ? [bytes(graph.bytes), `${plural(graph.total, "node")}, opset ${graph.opset}`] : null,
@@ -55,7 +55,7 @@ function domain(story) {
   const seen = story.evidence;
   if (!seen || !seen.tested.length) return null;
   const counts = [0, 1, 2].map((state) => seen.tested.filter((one) => one[1] === state).length);
-  const about = `${plural(counts[0], "sample")} right, ${whole(counts[1])} wrong${counts[2] ? `, ${whole(counts[2])} not legal in PyTorch` : ""}. Choose a mark to list its samples.`;
+  const about = `${plural(counts[0], "sample")} right, ${whole(counts[1])} wrong${counts[2] ? `, ${whole(counts[2])} not legal in PyTorch` : ""}. ${counts[1] ? "Once a file is wrong for certain, no more samples are taken. " : ""}Choose a mark to list its samples.`;
   const points = listing("minmax(9rem, 2fr) minmax(6rem, 1fr) 8rem 6rem minmax(8rem, 3fr)", ["sizes", "values", "outcome", { n: "of allowed" }, "note"], (one, made) => {
     const state = STATES[one[1]];
     made.append(bdi(pointText(story, one[0])), bdi(`${one[4]} #${one[5]}`, "soft"), h("span", {}, mark(state === "illegal" ? "none" : state, OUTCOMES[state])), h("span", { class: "n" }, one[2] === null ? "–" : short(one[2])), bdi(one[6], "soft"));
@@ -90,7 +90,7 @@ function domain(story) {
   }
   holder.append(picture(story, axes[0], axes[1], pick));
   setTimeout(show);
-  return section("domain", "Verified domain", about, tools.length ? h("div", { class: "tools" }, tools) : null, holder, legend(),
+  return section("domain", story.verdict === "verified" ? "Verified domain" : "Domain", about, tools.length ? h("div", { class: "tools" }, tools) : null, holder, legend(),
     seen.boundaries.length ? h("p", {}, h("strong", {}, "Boundary: "), bdi(seen.boundaries.join("; "))) : null,
     seen.smallest ? h("p", {}, h("strong", {}, "Smallest failing shape: "), bdi(pointText(story, seen.smallest))) : null,
     h("div", { class: "tools" }, search, state.element, order.element, count), points.element);
@@ -164,7 +164,7 @@ function boundary(svg, story, across, up, flat, x, y, box) {
       const at = (x(good[dim]) + x(bad[dim])) / 2, after = bad[dim] > good[dim];
       svg.append(s("rect", { class: "beyond", x: after ? at : left, y: top, width: Math.max(0, after ? W - right - at : at - left), height: H - top - bottom }),
         s("path", { class: "edge", d: `M${at} ${top}V${H - bottom}` }),
-        s("text", { class: "said", x: Math.min(Math.max(at, left + 120), W - right - 120), y: 16 + 14 * said++, "text-anchor": "middle" }, `right at ${name}=${good[dim]}, wrong at ${bad[dim]}`));
+        s("text", { class: "said", x: at < left + 230 ? at : at - 6, y: top - 8 - 15 * said++, "text-anchor": at < left + 230 ? "start" : "end" }, `right at ${name}=${good[dim]}, wrong at ${bad[dim]}`));
     } else if (!flat && dim === up) {
       const at = (y(good[dim]) + y(bad[dim])) / 2, above = bad[dim] > good[dim];
       svg.append(s("rect", { class: "beyond", x: left, y: above ? top : at, width: W - left - right, height: Math.max(0, above ? at - top : H - bottom - at) }),

@@ -13,6 +13,8 @@ function environment(story) {
     story.reproduce.length ? [h("h3", {}, "The same again"), h("p", { class: "soft small" }, "RECIPE.py is the file that builds the model; its path is not part of a record."), h("pre", { class: "take", tabindex: 0 }, bdi(story.reproduce.join("\n")))] : null);
 }
 
+const even = (made) => { made.firstChild.classList.add("even"); return made; };
+
 function comparison(found) {
   const only = h("input", { type: "checkbox", checked: true, onchange: draw });
   const search = h("input", { type: "search", placeholder: "a fact, an operator, an output", "aria-label": "Filter the comparison", oninput: draw });
@@ -25,11 +27,11 @@ function comparison(found) {
     return list.filter((row) => (!only.checked || row.differs) && row.name.toLowerCase().includes(word)).map((row) => ({ kind: row.differs ? "other" : "same", cells: [bdi(row.name), ...row.values.map(show || value)] }));
   }
   function draw() {
-    const heads = ["", ...found.labels.map((label) => bdi(label))];
+    const heads = () => ["", ...found.labels.map((label) => bdi(label))];
     const parts = [["facts", found.facts], ["error by output, of what is allowed", found.outputs], ["nodes by operator", found.operators]].map(([title, list]) => [title, rows(list)]).filter(([, list]) => list.length);
     const points = found.points.rows.map((row) => ({ kind: "other", cells: [bdi(row.name), ...row.values.map((state) => h("span", {}, mark(STATES[state])))] }));
-    holder.replaceChildren(...parts.flatMap(([title, list]) => [h("h3", {}, title), table(heads, list)]),
-      h("h3", {}, "samples that came out otherwise"), found.points.shared ? h("p", { class: "soft" }, `Of ${plural(found.points.shared, "point")} that all were tested at, ${whole(found.points.differ)} came out otherwise.`) : h("p", { class: "soft" }, "They have no tested point in common."), points.length ? table(heads, points) : "");
+    holder.replaceChildren(...parts.flatMap(([title, list]) => [h("h3", {}, title), even(table(heads(), list))]),
+      h("h3", {}, "samples that came out otherwise"), found.points.shared ? h("p", { class: "soft" }, `Of ${plural(found.points.shared, "point")} that all were tested at, ${whole(found.points.differ)} came out otherwise.`) : h("p", { class: "soft" }, "They have no tested point in common."), points.length ? even(table(heads(), points)) : "");
   }
   draw();
   return section("comparison", "What changed", null, verdicts ? h("div", { class: "verdict" }, verdicts.values.flatMap((verdict, i) => [i ? h("span", { class: "soft" }, "→") : null, h("span", {}, bdi(found.labels[i]), " ", mark(verdict))])) : null,
@@ -58,7 +60,7 @@ function head() {
   document.getElementById("top").append(h("div", { class: "bar" }, h("span", { class: "grow" }, "Fairway report"), theme, h("button", { type: "button", onclick: () => print() }, "print")), h("h1", {}, title), h("div", { class: "soft" }, bdi(about.filter(Boolean).join(" · "))));
   document.getElementById("foot").append(`Made by ${data.made_by}. This file holds everything it shows and asks no other machine for anything.`);
   if (alone) return show(0);
-  const tabs = [["What changed", -1], ...data.stories.map((one, i) => [one.label, i])].map(([text, which]) => h("button", { type: "button", role: "tab", "aria-selected": which < 0, tabindex: which < 0 ? 0 : -1, onclick: () => choose(which) }, bdi(text)));
+  const tabs = [["What changed", -1], ...data.stories.map((one, i) => [one.label, i])].map(([text, which]) => h("button", { type: "button", role: "tab", "aria-selected": String(which < 0), tabindex: which < 0 ? 0 : -1, onclick: () => choose(which) }, bdi(text)));
   const choose = (which) => { tabs.forEach((tab, i) => { tab.setAttribute("aria-selected", i === which + 1); tab.tabIndex = i === which + 1 ? 0 : -1; }); show(which); };
   const bar = h("div", { class: "tabs", role: "tablist", "aria-label": "Files", onkeydown: (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];

@@ -1,0 +1,63 @@
+"""A result shows itself in a notebook: plain HTML, every name as text."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+
+from fairway.findings import Finding
+from fairway.record import record_path
+from fairway.report.notebook import card
+from fairway.result import Result
+
+from .made import HOSTILE, hostile, make_record
+
+
+class Seen(HTMLParser):
+    """Tags that open and close, and the text between them."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.open: list[str] = []
+        self.said = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        assert not [key for key, _ in attributes if key.startswith("on")]
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.said += data
+
+
+def test_a_result_shows_verdict_domain_errors_ladder_and_findings() -> None:
+    result = Result("wrong", None, "trace", (), (Finding("FW206", "x"),), None, make_record())
+    seen = Seen(result._repr_html_())
+    assert not seen.open
+    for words in (
+        "wrong", "batch 1..8, time 1..400: 12 of 18 samples right", "level", "2.5e+03", "export-dynamic", "300 MB",
+        "FW206", "Write it as one expression.", "time 1..400 across, batch 1..8 upwards",
+    ):  # fmt: skip
+        assert words in seen.said
+    assert (seen.tags.count("circle"), seen.tags.count("path")) == (12, 6)
+
+
+def test_names_from_a_stranger_are_text(tmp_path: Path) -> None:
+    record = json.loads(record_path(hostile(tmp_path)).read_text())
+    seen = Seen(card(record))
+    assert not {"script", "img"} & set(seen.tags)
+    assert HOSTILE[0] in seen.said
+    assert HOSTILE[1] in seen.said
+
+
+def test_a_record_without_evidence_has_a_card_too() -> None:
+    assert "one fixed shape" in card({"verdict": "failed"})

@@ -1,4 +1,4 @@
-"""Makes README.md's pictures of the report, from the model in docs/howto/a-page-to-send.md; `make screenshots` runs it."""
+"""Makes README.md's pictures of the report, from the model in docs/howto/a-page-to-send.md. See `make screenshots`."""
 
 from __future__ import annotations
 

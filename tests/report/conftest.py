@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,9 @@ import pytest
 from fairway.report.page import make_page, write_page
 
 Opened = Callable[..., Any]
+
+SLIPS = re.compile(r"\[object \w+|undefined|\bNaN\b|\bnull\b")
+"""What a script writes where it has no value."""
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +38,7 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Opened]:
     """`opened(paths, with=…, width=…)` is a page of the report; whatever it says or asks for is an error at the end."""
     said: list[str] = []
     asked: list[str] = []
-    contexts = []
+    pages = []
 
     def show(given: list[Path], besides: list[dict[str, Any]] | None = None, width: int = 1200, **how: Any) -> Any:
         measured = []
@@ -44,8 +48,8 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Opened]:
         target = tmp_path / "report.html"
         write_page(target, make_page(given, measured))
         context = browser.new_context(viewport={"width": width, "height": 900}, reduced_motion="reduce", **how)
-        contexts.append(context)
         page = context.new_page()
+        pages.append(page)
         page.set_default_timeout(10_000)
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
@@ -57,7 +61,9 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Opened]:
 
     yield show
     own = (tmp_path / "report.html").as_uri()
-    for context in contexts:
-        context.close()
+    slips = [found for page in pages for found in SLIPS.findall(page.locator("body").inner_text())]
+    for page in pages:
+        page.context.close()
     assert said == []
+    assert slips == []
     assert {url.partition("#")[0] for url in asked} <= {own}

@@ -9,8 +9,10 @@ CONFIG, GENERATION, GENAI = "config.json", "generation_config.json", "genai_conf
 RECORD = "generation.fairway.json"
 
 _GRAPHS = (DECODER, ENCODER, FIRST, NEXT)
+_ASIDE = (".wrong.onnx", ".wrong.onnx.data", ".wrong.fairway.json")
 WRITTEN = (
     *_GRAPHS, *(name + ".data" for name in _GRAPHS), *(name.replace(".onnx", ".fairway.json") for name in _GRAPHS),
-    *(name.replace(".onnx", ".wrong.onnx") for name in _GRAPHS), CONFIG, GENERATION, GENAI, RECORD,
+    *(name.replace(".onnx", end) for name in _GRAPHS for end in _ASIDE),
+    CONFIG, GENERATION, GENAI, RECORD,
 )  # fmt: skip
 """Everything that an export may write into its folder, or into the one that it keeps aside."""

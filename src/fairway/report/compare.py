@@ -44,7 +44,7 @@ def _known(story: Story) -> dict[str, str]:
         "worst error, of what is allowed": _shown(_worst(evidence)),
         "remedies": ", ".join(one["name"] for one in story["remedies"]),
         "findings": ", ".join(dict.fromkeys(one["code"] for one in story["findings"])),
-        "time on the ladder": _shown(sum(rung["seconds"] for rung in story["ladder"]), " s"),
+        "time on the ladder": _shown(float(sum(rung["seconds"] for rung in story["ladder"])) or None, " s"),
         "peak memory": _shown(max((rung["peak_mb"] for rung in story["ladder"]), default=None), " MB"),
         "quantised": "" if story["quantised"] is None else story["quantised"]["said"] or story["quantised"]["scheme"],
     }

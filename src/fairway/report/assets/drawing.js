@@ -42,6 +42,7 @@ function short(n) {
   const size = Math.abs(n);
   return size >= 1e6 || size < 1e-3 ? n.toExponential(1).replace("e+", "e") : String(Number(n.toPrecision(3)));
 }
+const percent = (n) => (n === null || n === undefined ? "–" : `${short(n * 100)} %`);
 function bytes(n) {
   for (const [unit, size] of [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) if (n >= size) return `${(n / size).toPrecision(3)} ${unit}`;
   return `${n} B`;
@@ -81,7 +82,7 @@ function listing(columns, heads, draw, options) {
   const sizer = h("div", {});
   const seen = h("div", { class: "window", tabindex: 0, role: extra.role || "list", "aria-label": extra.label || null }, sizer);
   const element = h("div", { class: "list", style: `--columns: ${columns}` },
-    heads ? h("div", { class: "head", "aria-hidden": "true" }, heads.map((one) => (one.n ? h("span", { class: "n" }, one.n) : h("span", {}, one)))) : null, seen);
+    heads ? h("div", { class: "head", "aria-hidden": "true" }, heads.map((one) => (typeof one === "object" ? h("span", { class: "n" }, one.n) : h("span", {}, one)))) : null, seen);
   const list = { element, window: seen, rows: [], active: -1 };
   let waiting = false;
   list.paint = (first, last) => {

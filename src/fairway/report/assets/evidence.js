@@ -47,7 +47,7 @@ function again(leg) {
 }
 function quantised(made) {
   if (!made) return null;
-  const rows = made.tried.map((one) => ({ kind: one.shipped ? "other" : null, cells: [bdi(one.scheme), one.drop === null ? "–" : `${(one.drop * 100).toPrecision(3)} %`, one.size_share === null ? "–" : `${Math.round(one.size_share * 100)} %`, bdi(one.speed), one.shipped ? "shipped" : ""] }));
+  const rows = made.tried.map((one) => ({ kind: one.shipped ? "other" : null, cells: [bdi(one.scheme), percent(one.drop), percent(one.size_share), bdi(one.speed), one.shipped ? "shipped" : ""] }));
   return [h("h3", {}, "Variants that were tried"), h("p", { class: "soft" }, "From ", bdi(made.from), `; the drop is measured by ${made.metric}.`), table(["scheme", "drop", "size", "speed", ""], rows, [1, 2])];
 }
 

@@ -6,7 +6,7 @@ function sensitivity(found, number) {
   const kept = new Set();
   const list = listing("3rem minmax(10rem, 3fr) minmax(5rem, 1fr) 6rem minmax(6rem, 2fr) 5.5rem", [{ n: "" }, "group", "operators", { n: "lost alone" }, "", "kept in"], (row, made, i) => {
     const inside = kept.has(row);
-    made.append(h("span", { class: "n soft" }, i + 1), bdi(row.group), bdi(row.operators.join(", "), "soft"), h("span", { class: "n", title: row.alone_error === null ? null : `± ${short(2 * row.alone_error)}` }, row.alone === null ? "–" : short(row.alone)), h("span", {}, h("span", { class: `stroke${inside ? " kept" : ""}`, style: `width: ${((row.alone || 0) / most) * 100}%` })), h("span", {}, mark(inside ? "doubt" : "none", inside ? "float" : "int8")));
+    made.append(h("span", { class: "n soft" }, i + 1), bdi(row.modules.length === 1 ? row.modules[0] : row.group), bdi(row.operators.join(", "), "soft"), h("span", { class: "n", title: row.alone_error === null ? null : `± ${short(2 * row.alone_error)}` }, row.alone === null ? "–" : short(row.alone)), h("span", {}, h("span", { class: `stroke${inside ? " kept" : ""}`, style: `width: ${((row.alone || 0) / most) * 100}%` })), h("span", {}, mark(inside ? "doubt" : "none", inside ? "float" : "int8")));
     return made;
   }, { label: "Groups, what loses most first" });
   const said = h("p", { "aria-live": "polite" });
@@ -23,13 +23,13 @@ function sensitivity(found, number) {
       left -= row.alone || 0;
     }
     const held = [...kept].reduce((sum, row) => sum + row.weights, 0), drop = total ? all * Math.max(0, left / total) : all;
-    value.textContent = `${(budget * 100).toPrecision(2)} %`;
-    said.textContent = `Keep ${whole(kept.size)} of ${plural(rows.length, "group")} in float${weights ? `, ${((held / weights) * 100).toFixed(0)} % of the weights` : ""}; the drop is then about ${(drop * 100).toPrecision(2)} %.`;
+    value.textContent = percent(Number(budget.toPrecision(2)));
+    said.textContent = `Keep ${whole(kept.size)} of ${plural(rows.length, "group")} in float${weights ? `, ${((held / weights) * 100).toFixed(0)} % of the weights` : ""}; the drop is then about ${percent(Number(drop.toPrecision(2)))}.`;
     list.refresh();
   }
   setTimeout(() => { list.show(rows); choose(); });
-  return section(number ? `sensitivity-${number + 1}` : "sensitivity", "Sensitivity", `What is lost, by ${found.metric}, when one group alone is quantised; with everything quantised ${(all * 100).toPrecision(3)} %. ${whole(found.trials)} trials${found.finished ? "" : ", stopped by time"}.`,
-    h("p", { class: "soft small" }, "From ", bdi(found.label)), h("div", { class: "tools" }, h("label", { style: "flex: 1; max-width: 34rem" }, "may be lost ", slider, value)), said, list.element,
+  return section(number ? `sensitivity-${number + 1}` : "sensitivity", "Sensitivity", `What is lost, by ${found.metric}, when one group alone is quantised; with everything quantised ${percent(all)}. ${whole(found.trials)} trials${found.finished ? "" : ", stopped by time"}.`,
+    h("p", { class: "soft small" }, "From ", bdi(found.label)), h("div", { class: "tools" }, h("label", { class: "slide" }, h("span", {}, "may be lost"), slider, value)), said, list.element,
     h("p", { class: "soft small" }, "The slider estimates: it takes the losses of groups to add up in proportion. What a choice truly loses, fairway quantize measures."));
 }
 

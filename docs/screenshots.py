@@ -13,7 +13,7 @@ from playwright.sync_api import sync_playwright
 
 DOCS = Path(__file__).parent
 PAGE = DOCS / "howto/a-page-to-send.md"
-WIDE, HIGH = 1120, 880
+WIDE, HIGH = 1120, 960
 
 
 def main() -> None:

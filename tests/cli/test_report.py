@@ -24,6 +24,9 @@ def test_a_file_is_exported_and_its_page_written_and_shown(
     assert shown == [(folder / "report.html").as_uri()]
     page = (folder / "report.html").read_text()
     assert '"verdict":"verified"' in page
+    (folder / "judged.json").write_text(fairway("verify", "m.onnx", "recipe.py", "--level", "quick", "--json").out)
+    assert fairway("report", "judged.json", "-o", "judged.html").code == 0
+    assert '"graph":{"opset"' in (folder / "judged.html").read_text()
     again = fairway("report", "m.onnx", "-o", "report.html")
     assert (again.code, again.err.split()[0]) == (2, "FW008")
     assert fairway("report", "m.onnx", "-o", "report.html", "--overwrite").code == 0

@@ -12,8 +12,8 @@ from fairway.recall import read_object
 from fairway.report.harmless import fields, items, name, number, objects, text, whole
 
 BINS = 60
-FAR = 0.99
-"""A histogram ends at this share of the slowest arm's calls: one hiccup would squeeze all others into one bin."""
+FAR, BEYOND = 0.95, 1.25
+"""A histogram ends a little beyond this share of the slowest arm's calls; a hiccup would squeeze others together."""
 
 
 def read_measured(path: Path) -> tuple[str, dict[str, Any]]:
@@ -67,7 +67,7 @@ def _bench(found: Mapping[str, Any]) -> dict[str, Any]:
             for one in objects(found.get("arms"))
         ],
         "points": [_at(one) for one in objects(found.get("points"))],
-        "machine": {name(key): name(value) for key, value in machine.items()},
+        "machine": {name(key): name(value) for key, value in machine.items() if isinstance(value, str | int | float)},
     }
 
 
@@ -75,7 +75,7 @@ def _at(one: Mapping[str, Any]) -> dict[str, Any]:
     speeds = objects(one.get("speeds"))
     series = [[seen for d in items(s.get("durations")) if (seen := number(d)) is not None and seen > 0] for s in speeds]
     low = min((min(s) for s in series if s), default=0.0)
-    high = max((sorted(s)[int(FAR * (len(s) - 1))] for s in series if s), default=0.0)
+    high = BEYOND * max((sorted(s)[int(FAR * (len(s) - 1))] for s in series if s), default=0.0)
     sizes = [f"{name(key)}={whole(size)}" for key, size in fields(one.get("point")).items()]
     return {
         "point": ", ".join(sizes) or "the fixed shape",

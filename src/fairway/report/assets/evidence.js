@@ -3,9 +3,9 @@
 const STATES = ["right", "wrong", "illegal"];
 const OUTCOMES = { right: "right", wrong: "wrong", illegal: "not legal in PyTorch" };
 
-const pointText = (story, sizes) => story.dims.map((dim, i) => `${dim.name}=${sizes[i]}`).join(", ") || "the fixed shape";
+const pointText = (story, sizes) => story.dims.map((dim, i) => `${dim.name}=${sizes[i] ?? "?"}`).join(", ") || "the fixed shape";
 const plural = (n, word) => `${whole(n)} ${word}${n === 1 ? "" : "s"}`;
-const wordy = (worst) => (worst > 9.95 ? `${worst < 1e7 ? whole(Number(worst.toPrecision(2))) : short(worst)} ×` : `${Number((worst * 100).toPrecision(2))} %`);
+const wordy = (worst) => (worst > 9.95 ? `${worst < 1e7 ? whole(Number(worst.toPrecision(2))) : short(worst)} ×` : `${Number((worst * 100).toPrecision(2))} %`);
 
 function summary(story) {
   const seen = story.evidence, graph = story.graph;
@@ -15,7 +15,7 @@ function summary(story) {
   const peak = Math.max(0, ...story.ladder.map((rung) => rung.peak_mb));
   const tiles = [
     legal.length ? [`${whole(right)} of ${whole(legal.length)}`, "samples right"] : null,
-    ratios.length ? [wordy(Math.max(...ratios)), `${Math.max(...ratios) > 9.95 ? "" : "of "}the error allowed, at worst`] : null,
+    ratios.length ? [wordy(Math.max(...ratios)), `${Math.max(...ratios) > 9.95 ? "" : "of "}the error allowed`] : null,
     story.ladder.length ? [seconds(story.ladder.reduce((sum, rung) => sum + rung.seconds, 0)), plural(story.ladder.length, "rung") + " walked"] : null,
     peak ? [`${whole(peak)} MB`, "memory at the peak"] : null,
     graph ? [bytes(graph.bytes), `${plural(graph.total, "node")}, opset ${graph.opset}`] : null,

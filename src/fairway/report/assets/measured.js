@@ -40,13 +40,13 @@ function bench(found, number) {
   if (found.points.length) draw(0);
   const arms = found.arms.map((one) => [bdi(one.name), one.threads === null ? "–" : one.threads, seconds(one.ready_seconds), one.peak_bytes === null ? "–" : bytes(one.peak_bytes), bdi(one.failure)]);
   const machine = Object.entries(found.machine).map(([key, value]) => `${key} ${value}`).join(", ");
-  return section(number ? `bench-${number + 1}` : "bench", "Benchmark", "How long calls take: the whole distribution for each way of running, by ratio from left to right; the stroke is the median, the short one the 95th percentile.",
+  return section(number ? `bench-${number + 1}` : "bench", "Benchmark", "How long calls take: the whole distribution for each way of running, by ratio from left to right; the stroke is the median, the short one the 95th percentile. The slowest few lie beyond the right edge.",
     h("p", { class: "soft small" }, "From ", bdi(found.label), machine ? [": ", bdi(machine)] : null), h("div", { class: "tools" }, select.element), holder,
     h("h3", {}, "Each in a process of its own"), table(["", "threads", "ready in", "peak memory", ""], arms, [1, 2, 3]));
 }
 
 function atPoint(at) {
-  const W = 900, left = 230, high = 46, top = 8, H = top + at.speeds.length * high + 30;
+  const W = 900, left = 290, high = 46, top = 8, H = top + at.speeds.length * high + 30;
   const low = at.low || 1e-6, far = Math.max(at.high, low * 1.05), x = scale(low, far, left, W - 16, true);
   const svg = s("svg", { viewBox: `0 0 ${W} ${H}`, width: W, role: "img", "aria-label": "Distributions of call durations" });
   const ticks = x.ticks(), marks = ticks.length > 1 ? ticks : [low, Math.sqrt(low * far), far];
@@ -54,7 +54,7 @@ function atPoint(at) {
   at.speeds.forEach((one, row) => {
     const base = top + (row + 1) * high - 6, most = Math.max(...one.bins, 1), step = (W - 16 - left) / one.bins.length;
     const line = one.bins.map((count, i) => `L${left + i * step} ${base - (count / most) * (high - 14)}H${left + (i + 1) * step}`).join("");
-    svg.append(s("path", { class: "ridge", d: `M${left} ${base}${line}V${base}Z` }, s("title", {}, `${one.arm}: ${whole(one.calls)} calls`)), s("text", { class: "strong", x: left - 12, y: base - 8, "text-anchor": "end" }, one.arm.length > 32 ? `${one.arm.slice(0, 31)}…` : one.arm));
+    svg.append(s("path", { class: "ridge", d: `M${left} ${base}${line}V${base}Z` }, s("title", {}, `${one.arm}: ${whole(one.calls)} calls`)), s("text", { class: "strong", x: left - 12, y: base - 8, "text-anchor": "end" }, one.arm.length > 42 ? `${one.arm.slice(0, 41)}…` : one.arm));
     if (one.p50) svg.append(s("path", { class: "tick", d: `M${x(one.p50)} ${base}v${-(high - 12)}` }));
     if (one.p95 && one.p95 <= far) svg.append(s("path", { class: "tick", d: `M${x(one.p95)} ${base}v-8` }));
   });

@@ -21,6 +21,7 @@ from contest import fairway_says, remembering, try_mutant, warm
 from models import MODELS, right_file
 from mutate import Mutant, propose, write
 from prove import build_pool, know
+
 from report import JUDGES, killed, write_report
 
 HERE = Path(__file__).parent

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from records_made import Opened
 
 from fairway.report.page import make_page, write_page
-
-Opened = Callable[..., Any]
 
 SLIPS = re.compile(r"\[object \w+|undefined|\bNaN\b|\bnull\b")
 """What a script writes where it has no value."""

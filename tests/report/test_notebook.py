@@ -6,12 +6,12 @@ import json
 from html.parser import HTMLParser
 from pathlib import Path
 
+from records_made import HOSTILE, hostile, make_record
+
 from fairway.findings import Finding
 from fairway.record import record_path
 from fairway.report.notebook import card
 from fairway.result import Result
-
-from .made import HOSTILE, hostile, make_record
 
 
 class Seen(HTMLParser):

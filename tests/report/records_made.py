@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import onnx
 from onnx import TensorProto, helper
 
 from fairway.record import hash_file, record_path
+
+Opened = Callable[..., Any]
+"""What the fixture of that name gives: a report shown in a browser."""
 
 HOSTILE = (
     "<img src=x onerror=\"window.hacked=1\">",

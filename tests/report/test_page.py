@@ -122,6 +122,36 @@ def test_a_giant_graph_loses_names_of_nodes_and_no_counts(tmp_path: Path, monkey
     assert 0 < len(graph["nodes"]) < 3000
 
 
+def test_samples_beyond_what_fits_are_counted_and_the_wrong_ones_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = large(tmp_path, nodes=10, points=4000)
+    monkeypatch.setattr(page_module, "LARGEST", 150_000)
+    evidence = data_in(make_page([model]))["stories"][0]["evidence"]
+    assert sum(evidence["counts"]) == 4000
+    assert len(evidence["tested"]) < 4000
+    assert sum(one[1] == 1 for one in evidence["tested"]) == evidence["counts"][1] == 42
+
+
+def test_modules_and_operators_without_end_are_folded(tmp_path: Path) -> None:
+    nodes = [node(f"Op{n % 600}", ["x"], [f"y{n}"], f"n{n}", f"top{n % 3}.middle{n}.leaf{n}") for n in range(5000)]
+    graph = data_in(make_page([write_model(tmp_path / "m.onnx", nodes, {}, "y0")]))["stories"][0]["graph"]
+    assert [row[1:4] for row in graph["modules"][1:]] == [
+        ["top0", "Top0", 1667], ["top1", "Top1", 1667], ["top2", "Top2", 1666],
+    ]  # fmt: skip
+    assert (len(graph["operators"]), graph["operators"][-1][0]) == (501, "(others)")
+    assert sum(count for _, count in graph["operators"]) == 5000
+
+
+def test_a_record_whose_page_cannot_fit_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "vast.json"
+    finding = dict.fromkeys(("code", "title", "severity", "kind", "seen", "why"), "x" * 4000)
+    path.write_text(json.dumps(make_record(findings=[{**finding, "todo": ["y" * 4000] * 9}] * 200)))
+    code, seen = complaint(lambda: make_page([path]))
+    assert code == "FW115"
+    assert seen.startswith("vast.json: its page would have ")
+
+
 def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
     paths = []
     for folder in ("a", "b"):

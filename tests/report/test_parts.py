@@ -118,4 +118,8 @@ def test_a_comparison_says_what_differs() -> None:
     assert facts["version of torch"] == (["2.13.0+cpu", "2.13.0+cpu"], False)
     assert [(row["name"], row["differs"]) for row in found["outputs"]] == [("level", True), ("slope", True)]
     assert (found["points"]["shared"], found["points"]["differ"]) == (18, 6)
+    int8 = {"from": {"name": "m.onnx"}, "scheme": "int8-static", "said": "int8-static from 0123, drop 0.1%"}
+    other = {**tell(right_record(verdict="quantised", quantised=int8), "c"), "graph": None}
+    facts = {row["name"]: row["values"] for row in compare([stories[1], other])["facts"] if row["differs"]}
+    assert facts == {"verdict": ["verified", "quantised"], "quantised": ["", int8["said"]]}
     assert found["points"]["rows"][0] == {"name": "batch=1, time=101", "values": [WRONG, RIGHT]}

@@ -16,6 +16,9 @@ from fairway.subject.onnx_file import open_file
 MOST = 20_000
 """Nodes that are listed by name. All of them are counted."""
 
+MODULES, KINDS = 4000, 500
+"""Modules and kinds of operators that are told apart."""
+
 DEEPEST = 32
 """Names in a module's path; what lies deeper is counted there."""
 
@@ -27,22 +30,28 @@ _UNNAMED = "(no module named)"
 def read_graph(path: Path) -> tuple[dict[str, Any], Any]:
     """The summary, and the file's structure. No weight is read."""
     header, proto = open_file(path)
-    tree = _Tree()
     every = list(_walk(proto.graph))
-    for _, scope in every:
-        tree.add(*scope).nodes += 1
+    for deepest in (DEEPEST, 8, 4, 2, 1, 0):  # whoever names modules without end sees the upper ones
+        every = [(node, (parts[:deepest], kinds[:deepest])) for node, (parts, kinds) in every]
+        tree = _Tree()
+        for _, scope in every:
+            tree.add(*scope).nodes += 1
+        if len(tree) <= MODULES:
+            break
     operators = Counter(node.op_type for node, _ in every)
     _weigh(proto.graph, every, tree)
     modules = tree.rows()
-    ranked = [op for op, _ in operators.most_common()]
-    number = {op: index for index, op in enumerate(ranked)}
+    ranked = operators.most_common()
+    shown = [[name(op), count] for op, count in ranked[:KINDS]]
+    shown += [["(others)", sum(count for _, count in ranked[KINDS:])]] if len(ranked) > KINDS else []
+    number = {op: min(index, KINDS) for index, (op, _) in enumerate(ranked)}
     return {
         "opset": header.opset,
         "producer": name(header.producer),
         "inputs": [name(str(one)) for one in header.inputs],
         "outputs": [name(str(one)) for one in header.outputs],
         "bytes": path.stat().st_size + sum((path.parent / one).stat().st_size for one in header.external),
-        "operators": [[name(op), operators[op]] for op in ranked],
+        "operators": shown,
         "modules": modules,
         "nodes": [
             [name(node.name or (node.output[0] if node.output else "")), number[node.op_type], tree.add(*scope).index]
@@ -85,7 +94,7 @@ def _walk(graph: Any, outer: tuple[str, ...] = (_UNNAMED,)) -> Iterator[tuple[An
     """Every node with its module; one in the body of a loop or a choice has at least that of the loop."""
     for node in graph.node:
         scope = module_of(node) or (outer, ())
-        yield node, (scope[0][:DEEPEST], scope[1][:DEEPEST])
+        yield node, scope
         for attribute in node.attribute:
             for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
                 yield from _walk(inner, scope[0])
@@ -110,6 +119,9 @@ class _Tree:
             kind = kinds[len(parts) - 1] if len(kinds) >= len(parts) else ""
             found = self._known[parts] = _Module(len(self._known), above.index, parts[-1], kind)
         return found
+
+    def __len__(self) -> int:
+        return len(self._known)
 
     def rows(self) -> list[list[Any]]:
         """Parent, name, class, and the sums over the module and all below it: nodes, parameters, bytes."""

@@ -12,6 +12,9 @@ from fairway.findings.render import printable
 NAME, TEXT = 300, 4000
 """Characters of a name and of a message that are shown."""
 
+MANY = 500
+"""Things of one kind that are shown, unless more are expected."""
+
 
 def text(value: Any, most: int = TEXT) -> str:
     """A message. What would move a cursor or turn the reading direction is a mark, and what is too long is cut."""
@@ -38,12 +41,12 @@ def whole(value: Any, otherwise: int = 0) -> int:
     return otherwise if found is None else int(found)
 
 
-def items(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else []
+def items(value: Any, most: int = MANY) -> list[Any]:
+    return list(value[:most]) if isinstance(value, list | tuple) else []
 
 
-def objects(value: Any) -> list[Mapping[str, Any]]:
-    return [one for one in items(value) if isinstance(one, Mapping)]
+def objects(value: Any, most: int = MANY) -> list[Mapping[str, Any]]:
+    return [one for one in items(value, most) if isinstance(one, Mapping)]
 
 
 def fields(value: Any) -> Mapping[str, Any]:

@@ -12,6 +12,7 @@ from fairway.recall import read_object
 from fairway.report.harmless import fields, items, name, number, objects, text, whole
 
 BINS = 60
+CALLS, GROUPS = 10**6, 5000
 FAR, BEYOND = 0.95, 1.25
 """A histogram ends a little beyond this share of the slowest arm's calls; a hiccup would squeeze others together."""
 
@@ -36,12 +37,12 @@ def _sensitivity(found: Mapping[str, Any]) -> dict[str, Any]:
             "group": name(one.get("group")),
             "modules": [name(module) for module in items(one.get("modules"))[:20]],
             "operators": [name(operator) for operator in items(one.get("operators"))[:20]],
-            "nodes": len(items(one.get("nodes"))),
+            "nodes": len(items(one.get("nodes"), GROUPS)),
             "weights": whole(one.get("weights")),
             **{key: number(one.get(key)) for key in ("alone", "alone_error", "kept")},
             "samples": whole(one.get("samples")),
         }
-        for one in objects(found.get("ranking"))
+        for one in objects(found.get("ranking"), GROUPS)
     ]
     return {
         "metric": name(found.get("metric")),
@@ -73,7 +74,8 @@ def _bench(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def _at(one: Mapping[str, Any]) -> dict[str, Any]:
     speeds = objects(one.get("speeds"))
-    series = [[seen for d in items(s.get("durations")) if (seen := number(d)) is not None and seen > 0] for s in speeds]
+    given = [[number(d) for d in items(speed.get("durations"), CALLS)] for speed in speeds]
+    series = [[one for one in durations if one is not None and one > 0] for durations in given]
     low = min((min(s) for s in series if s), default=0.0)
     high = BEYOND * max((sorted(s)[int(FAR * (len(s) - 1))] for s in series if s), default=0.0)
     sizes = [f"{name(key)}={whole(size)}" for key, size in fields(one.get("point")).items()]

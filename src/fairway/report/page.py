@@ -22,11 +22,11 @@ from fairway.report.graph import read_graph
 from fairway.report.harmless import text
 from fairway.report.measured import read_measured
 from fairway.report.neighbours import neighbourhood
-from fairway.report.story import Story, tell
+from fairway.report.story import WRONG, Story, tell
 from fairway.subject.room import is_regular
 
 LARGEST = 2_800_000
-"""Bytes of a page. Names of nodes are left out, from the end, until it fits; they are counted still."""
+"""Bytes of a page. Names of nodes, then samples, are left out until it fits."""
 
 SCRIPTS = ("drawing.js", "evidence.js", "graph.js", "measured.js", "page.js")
 
@@ -46,12 +46,25 @@ def make_page(given: Sequence[Path], measured: Sequence[Path] = ()) -> str:
         "made_by": f"Fairway {versions().get('fairway', '')}",
     }
     page = render(data)
-    while len(page.encode()) > LARGEST and any(len(s["graph"]["nodes"]) > 0 for s in stories if s["graph"]):
-        for story in stories:
-            if story["graph"]:
-                del story["graph"]["nodes"][len(story["graph"]["nodes"]) * 3 // 4 :]
+    while len(page.encode()) > LARGEST:
+        shorter = [_shorten(story) for story in stories]
+        if not any(shorter):
+            raise complain("FW115", f"{given[0].name}: its page would have {len(page.encode())} bytes")
         page = render(data)
     return page
+
+
+def _shorten(story: Story) -> bool:
+    """Leaves out a quarter of the names of nodes, then of the samples, right ones first; they are counted still."""
+    nodes = story["graph"]["nodes"] if story["graph"] else []
+    if nodes:
+        del nodes[len(nodes) * 3 // 4 :]
+        return True
+    tested = story["evidence"]["tested"] if story["evidence"] else []
+    if tested:
+        tested.sort(key=lambda one: one[1] != WRONG)
+        del tested[len(tested) * 3 // 4 :]
+    return bool(tested)
 
 
 def write_page(path: Path, page: str) -> None:

@@ -17,6 +17,8 @@ RIGHT, WRONG, ILLEGAL = 0, 1, 2
 _RECIPE = re.compile(r"^fairway_recipe_(\w+)_[0-9a-f]{12}\.")
 """What a recipe's file is called while it is imported."""
 
+SAMPLES = 100_000
+
 AROUND = 3
 """Lines of source shown on either side of one, where the file still has it."""
 
@@ -41,7 +43,7 @@ def tell(record: Mapping[str, Any], label: str) -> Story:
         "dims": dims,
         "example": _point(subject.get("example"), list(domain)),
         "evidence": _evidence(evidence, list(domain), fields(subject.get("example"))) if evidence else None,
-        "ladder": [_rung(one) for one in objects(record.get("ladder"))],
+        "ladder": [_rung(one) for one in objects(record.get("ladder"), 100)],
         "remedies": [
             {key: text(one.get(key)) for key in ("name", "note", "cures", "title", "safety")}
             for one in objects(record.get("remedies"))
@@ -50,7 +52,7 @@ def tell(record: Mapping[str, Any], label: str) -> Story:
             {key: text(one.get(key), 20_000) for key in ("functions", "before", "after")}
             for one in objects(record.get("rewritten"))
         ],
-        "findings": [_finding(one) for one in objects(record.get("findings"))],
+        "findings": [_finding(one) for one in objects(record.get("findings"), 100)],
         "versions": {name(key): name(value) for key, value in fields(record.get("versions")).items()},
         "machine": name(record.get("machine")),
         "settings": {name(key): name(value) for key, value in fields(record.get("settings")).items()},
@@ -78,6 +80,7 @@ def _point(value: Any, dims: Sequence[str]) -> list[int | None]:
 
 def _evidence(evidence: Mapping[str, Any], dims: Sequence[str], example: Mapping[str, Any]) -> dict[str, Any]:
     leg = fields(evidence.get("differential"))
+    tested = [_tested(one, dims) for one in objects(evidence.get("tested"), SAMPLES)]
     sides = [pair for pair in map(items, items(evidence.get("sides"))) if len(pair) == 2]
     return {
         "level": name(evidence.get("level")),
@@ -93,7 +96,8 @@ def _evidence(evidence: Mapping[str, Any], dims: Sequence[str], example: Mapping
             }
             for one in objects(evidence.get("outputs"))
         ],
-        "tested": [_tested(one, dims) for one in objects(evidence.get("tested"))],
+        "tested": tested,
+        "counts": [sum(one[1] == state for one in tested) for state in (RIGHT, WRONG, ILLEGAL)],
         "smallest": _point(evidence["smallest"], dims) if evidence.get("smallest") else None,
         "boundaries": [text(one) for one in items(evidence.get("boundaries"))],
         "sides": [[_point(end, dims) for end in pair] for pair in sides],

@@ -9,12 +9,11 @@ const wordy = (worst) => (worst > 9.95 ? `${worst < 1e7 ? whole(Number(worst.toP
 
 function summary(story) {
   const seen = story.evidence, graph = story.graph;
-  const legal = seen ? seen.tested.filter((one) => one[1] !== 2) : [];
-  const right = legal.filter((one) => one[1] === 0).length;
+  const right = seen ? seen.counts[0] : 0, legal = seen ? right + seen.counts[1] : 0;
   const ratios = seen ? seen.outputs.map((one) => one.ratio).filter((one) => one !== null) : [];
   const peak = Math.max(0, ...story.ladder.map((rung) => rung.peak_mb));
   const tiles = [
-    legal.length ? [`${whole(right)} of ${whole(legal.length)}`, "samples right"] : null,
+    legal ? [`${whole(right)} of ${whole(legal)}`, "samples right"] : null,
     ratios.length ? [wordy(Math.max(...ratios)), `${Math.max(...ratios) > 9.95 ? "" : "of "}the error allowed`] : null,
     story.ladder.length ? [seconds(story.ladder.reduce((sum, rung) => sum + rung.seconds, 0)), plural(story.ladder.length, "rung") + " walked"] : null,
     peak ? [`${whole(peak)} MB`, "memory at the peak"] : null,
@@ -54,8 +53,8 @@ function quantised(made) {
 function domain(story) {
   const seen = story.evidence;
   if (!seen || !seen.tested.length) return null;
-  const counts = [0, 1, 2].map((state) => seen.tested.filter((one) => one[1] === state).length);
-  const about = `${plural(counts[0], "sample")} right, ${whole(counts[1])} wrong${counts[2] ? `, ${whole(counts[2])} not legal in PyTorch` : ""}. ${counts[1] ? "Once a file is wrong for certain, no more samples are taken. " : ""}Choose a mark to list its samples.`;
+  const counts = seen.counts, every = counts[0] + counts[1] + counts[2];
+  const about = `${plural(counts[0], "sample")} right, ${whole(counts[1])} wrong${counts[2] ? `, ${whole(counts[2])} not legal in PyTorch` : ""}. ${counts[1] ? "Once a file is wrong for certain, no more samples are taken. " : ""}${every > seen.tested.length ? `Only ${whole(seen.tested.length)} of them are drawn, wrong ones first. ` : ""}Choose a mark to list its samples.`;
   const points = listing("minmax(9rem, 2fr) minmax(6rem, 1fr) 8rem 6rem minmax(8rem, 3fr)", ["sizes", "values", "outcome", { n: "of allowed" }, "note"], (one, made) => {
     const state = STATES[one[1]];
     made.append(bdi(pointText(story, one[0])), bdi(`${one[4]} #${one[5]}`, "soft"), h("span", {}, mark(state === "illegal" ? "none" : state, OUTCOMES[state])), h("span", { class: "n" }, one[2] === null ? "–" : short(one[2])), bdi(one[6], "soft"));

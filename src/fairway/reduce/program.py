@@ -20,6 +20,9 @@ BRANCH = "branch "
 STEPS = "range"
 """A size that a Python loop was bounded by."""
 
+TAKEN = ("index", "int", "float", "bool", "hash")
+"""What Python asks a number for that was read from a tensor: `index` to pick out of a list, `hash` out of a dict."""
+
 OPERATORS: dict[str, tuple[Callable[..., Any], str]] = {
     "add": (operator.add, "+"), "sub": (operator.sub, "-"), "mul": (operator.mul, "*"),
     "floordiv": (operator.floordiv, "//"), "truediv": (operator.truediv, "/"), "mod": (operator.mod, "%"),
@@ -32,6 +35,9 @@ UNARY: dict[str, tuple[Callable[..., Any], str]] = {
     "neg": (operator.neg, "-{}"), "abs": (abs, "abs({})"), "ceil": (math.ceil, "math.ceil({})"),
     "floor": (math.floor, "math.floor({})"), "trunc": (math.trunc, "math.trunc({})"),
 }  # fmt: skip
+
+ASKED = tuple(f"torch.Tensor.__{name}__" for name in ("bool", "int", "float", "index"))
+"""The same asked of a tensor itself."""
 
 COMPARES = ("gt", "lt", "ge", "le", "eq", "ne")
 
@@ -66,6 +72,11 @@ class Call:
     def computes(self) -> bool:
         """Whether it is an operator; what reads a size, or reckons with it, is none."""
         return self.name.startswith("torch") and "__get__" not in self.name
+
+    @property
+    def decides(self) -> bool:
+        """Whether Python asked for a size or a value and may have gone another way for another."""
+        return self.name in (STEPS, *TAKEN, *ASKED) or self.name.startswith(BRANCH)
 
     def reads(self) -> set[Ref]:
         return set(refs((self.args, dict(self.kwargs))))
@@ -132,8 +143,19 @@ class Program:
 
     def undecided(self) -> Program:
         """Without what Python asked for to decide something, which an exporter may not be asked."""
-        asked = ("torch.Tensor.__bool__", STEPS)
-        return self.only([c for c in self.calls if c.name not in asked and not c.name.startswith(BRANCH)])
+        return self.only([c for c in self.calls if not c.decides])
+
+    def pressed(self) -> Program:
+        """With each number that Python took by `int` or `float` asked for outright. What Python did with it is not seen,
+        and an exporter that leaves it open at first refuses it only there."""
+        new = max((call.var for call in self.calls), default=0)
+        calls: list[Call] = []
+        for call in self.calls:
+            calls.append(call)
+            if call.name.strip("_").removeprefix("torch.Tensor.__") in ("int", "float"):
+                new += 1
+                calls.append(replace(call, var=new, name="bool" if "float" in call.name else "index", args=(Ref(call.var),)))
+        return replace(self, calls=tuple(calls))
 
     def compared(self, others: Sequence[Mapping[Ref, Any]]) -> Program:
         """With what was seen at other inputs. Of what is cut off later, this tells which axes have to stay open."""
@@ -145,8 +167,12 @@ class Program:
         return replace(self, others=tuple(others), opened={ref: axes for ref, axes in opened.items() if axes})
 
     def same_calls(self, other: Program) -> bool:
-        """Whether the model went the same way at another input, so that variables mean the same."""
-        return [(c.var, c.name) for c in self.calls] == [(c.var, c.name) for c in other.calls]
+        """Whether the model went the same way at another input, so that variables mean the same: it made the same calls,
+        and Python was given the same answers, which it may have written into them."""
+        return self._way() == other._way()
+
+    def _way(self) -> list[Any]:
+        return [(c.var, c.name, self.seen.get(Ref(c.var)) if c.decides else None) for c in self.calls]
 
     def _tensors(self, var: int) -> list[Ref]:
         return [ref for ref, value in self.seen.items() if ref.var == var and isinstance(value, torch.Tensor)]

@@ -89,7 +89,8 @@ class TakesIntOfTensor(Heads):
 
 DECISIONS = {
     PicksModule: "operator.index(v3)", PicksFromList: "operator.index(v4[0])", PicksFromDict: "hash(v4)",
-    Loops: "for _ in range(v4): pass", Stacks: "operator.index(v5)", AsksNumber: "if v4: pass", AsksTruth: "if v5: pass",
+    Loops: "for _ in range(v4): pass", Stacks: "operator.index(v5)", AsksNumber: "if v4: pass",
+    AsksTruth: "if v5: pass",
 }  # fmt: skip
 
 

@@ -18,8 +18,8 @@ from fairway.evidence.judge import sample_inputs
 from fairway.reduce.aim import aim
 from fairway.reduce.closing import Clock, checks
 from fairway.reduce.keep import resume
-from fairway.reduce.point import places
 from fairway.reduce.parted import parted
+from fairway.reduce.point import places
 from fairway.reduce.program import ASKED, TAKEN, Program, Ref
 from fairway.reduce.record import record
 from fairway.reduce.replay import replay
@@ -35,11 +35,14 @@ Progress = Callable[[Any], None]
 OTHERS = 16
 """Other inputs at which a file is run: sizes from the bounds inwards, and values at the edges of what is legal."""
 
-LOOKED = 48
+LOOKED = 32
 """Inputs that are looked at for that; of a model that goes another way at each of them no more would help."""
 
 APART = 4
 """Inputs at which the model goes another way that are tried after those."""
+
+SHARE = 0.2
+"""Of the time left, for the lines that a failure names, before all calls are tried."""
 
 POINTED = 200
 """Calls: up to here a part is tried before all of them are, which may take a minute."""
@@ -227,7 +230,12 @@ def _pointed(start: Program, seen: Seen, bench: Bench, clock: Clock) -> Program 
     assert seen.signature is not None
     if seen.signature.stage == "compare":
         return None  # that something is wrong shows at the end, not where it went wrong
-    part = aim(start, seen, bench, lambda p: bench(p).signature == seen.signature, clock.enough, POINTED)
+    until = clock.left * (1 - SHARE)
+
+    def enough() -> bool:
+        return clock.left < until or clock.enough()
+
+    part = aim(start, seen, bench, lambda p: bench(p).signature == seen.signature, enough, POINTED)
     return None if part is start else part
 
 

@@ -41,7 +41,7 @@ def parted(whole: Program, other: Program, failure: Signature) -> Program | None
     weights = {ref: tensor for ref, tensor in whole.weights.items() if any(ref in call.reads() for call in calls)}
     program = replace(whole, calls=calls, outputs=outputs, weights=weights, others=(other.seen,))
     seen, elsewhere = (_with_answer(program, table, made) for table in (whole.seen, other.seen))
-    return replace(program, seen=seen, others=(elsewhere,))
+    return replace(program, seen=seen, others=(elsewhere,)).only(calls)
 
 
 def _question(whole: Program, other: Program) -> int | None:

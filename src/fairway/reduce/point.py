@@ -56,8 +56,8 @@ def places(lines: Sequence[Line], program: Program) -> list[Place]:
     likely = [i for i, score in enumerate(scores) if score == best > 0]
     layer = [i for i in likely if program.calls[i].module == program.calls[likely[0]].module]
     exact = [i for i in layer if program.calls[i].source[0] in named]
-    asked = [i for i in exact if program.calls[i].decides]
-    found += [frozenset(asked[-1:])] if asked else []
+    asked = [i for i in likely if program.calls[i].decides and program.calls[i].source[0] in named]
+    found += [frozenset(asked[:1])] if asked else []
     found += [frozenset(exact[-1:] or layer)] if layer else []
     return [place for place in dict.fromkeys(found) if max(place) < len(program.calls)]
 

@@ -99,6 +99,8 @@ class Program:
     """Whether what is cut off becomes a weight that asks for a gradient, in place of an input that asks for none."""
     opened: Mapping[Ref, frozenset[int]] = field(default_factory=dict, repr=False)
     """Axes that were seen to have another size at other inputs: computed from a dim, if not one."""
+    varied: frozenset[int] = frozenset()
+    """Sizes of dims that had another at other inputs. An axis that has such a size and kept it is no dim's."""
 
     @property
     def operators(self) -> int:
@@ -128,6 +130,23 @@ class Program:
             inputs = tuple(ref for ref in inputs if ref not in weights)
         return replace(self, inputs=inputs, calls=calls, outputs=outputs or inputs[:1], weights=weights)
 
+    def part(self, keep: Sequence[Call]) -> Program:
+        """Some of the calls, with as many before them as it takes to cut off nothing that is `unsaid`."""
+        kept = {call.var for call in keep}
+        mine = {call.var for call in self.calls}
+        while True:
+            part = self.only([call for call in self.calls if call.var in kept])
+            more = {ref.var for ref in part.unsaid()} & mine - kept
+            if not more:
+                return part
+            kept |= more
+
+    def unsaid(self) -> list[Ref]:
+        """Inputs that were cut off where a size is open but happens to be one at the example. dynamo takes a one for
+        fixed: it refuses to have it declared open, which is another failure than any that comes of a computed one."""
+        sizes = {ref: {self.seen[ref].shape[axis] for axis in self.open_axes(ref)} for ref in self.inputs}
+        return [ref for ref, found in sizes.items() if {0, 1} & found - self.dims.keys()]
+
     def untrained(self) -> Program:
         """With weights that ask for no gradient; some decompositions hang on that."""
         return replace(self, weights={ref: tensor.detach() for ref, tensor in self.weights.items()})
@@ -146,15 +165,16 @@ class Program:
         return self.only([c for c in self.calls if not c.decides])
 
     def pressed(self) -> Program:
-        """With each number that Python took by `int` or `float` asked for outright. What Python did with it is not seen,
-        and an exporter that leaves it open at first refuses it only there."""
+        """With each number that Python took by `int` or `float` asked for outright. What it did with that is not seen,
+        and an exporter that leaves the number open at first refuses it only there."""
         new = max((call.var for call in self.calls), default=0)
         calls: list[Call] = []
         for call in self.calls:
             calls.append(call)
-            if call.name.strip("_").removeprefix("torch.Tensor.__") in ("int", "float"):
+            asked = {"int": "index", "float": "bool"}.get(call.name.removeprefix("torch.Tensor.").strip("_"))
+            if asked:
                 new += 1
-                calls.append(replace(call, var=new, name="bool" if "float" in call.name else "index", args=(Ref(call.var),)))
+                calls.append(replace(call, var=new, name=asked, args=(Ref(call.var),)))
         return replace(self, calls=tuple(calls))
 
     def compared(self, others: Sequence[Mapping[Ref, Any]]) -> Program:
@@ -164,11 +184,19 @@ class Program:
             for ref, value in self.seen.items()
             if isinstance(value, torch.Tensor)
         }
-        return replace(self, others=tuple(others), opened={ref: axes for ref, axes in opened.items() if axes})
+        opened = {ref: axes for ref, axes in opened.items() if axes}
+        varied = frozenset(self.seen[ref].shape[axis] for ref in self.inputs for axis in opened.get(ref, ()))
+        return replace(self, others=tuple(others), opened=opened, varied=varied)
+
+    def open_axes(self, ref: Ref) -> list[int]:
+        """Of a tensor: those of a size which stands for a dim, or that was seen to hang on one."""
+        opened = self.opened.get(ref, frozenset())
+        loose = self.dims.keys() - self.varied
+        return [axis for axis, n in enumerate(self.seen[ref].shape) if self.dims and (axis in opened or n in loose)]
 
     def same_calls(self, other: Program) -> bool:
-        """Whether the model went the same way at another input, so that variables mean the same: it made the same calls,
-        and Python was given the same answers, which it may have written into them."""
+        """Whether the model went the same way at another input, so that variables mean the same: it made the same
+        calls, and Python was given the same answers, which it may have written into them."""
         return self._way() == other._way()
 
     def _way(self) -> list[Any]:

@@ -32,7 +32,7 @@ PLAIN = (
 
 
 READING = ("torch.Tensor.item", "torch.Tensor.tolist")
-"""What gives Python numbers that an exporter knows by name alone. `int(tensor)` is none: it asks for the value at once."""
+"""What gives Python a number that an exporter leaves open. `int(tensor)` does not: Python takes an `int` alone."""
 
 
 def called(func: Any) -> str:
@@ -46,8 +46,8 @@ def called(func: Any) -> str:
     return str(resolve_name(func) or "")
 
 
-DEEP = 12
-"""Lines are remembered per call: enough to tell apart those of a function that all layers share."""
+DEEP = 30
+"""Lines are remembered per call: enough to reach from a helper, through decorators, to the model's own forward."""
 
 _OWN = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
 

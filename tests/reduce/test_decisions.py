@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from fairway.exporting import warm_up
-from fairway.reduce.failing import recorded
 from fairway.reduce.parted import parted
 from fairway.reduce.point import places
 from fairway.reduce.program import Program
 from fairway.reduce.record import record
+from fairway.reduce.recording import recorded
 from fairway.reduce.reduce import reduce_subject
 from fairway.reduce.replay import replay
 from fairway.reduce.statements import forward
@@ -221,8 +221,18 @@ def test_where_the_ways_part_the_answer_is_what_is_compared(
     for line, words in zip(forward(program)[-1 - len(ending) : -1], ending, strict=True):
         assert words in line
     assert attempt(Case.of(program), "trace").signature == failure
+    for call in program.calls:
+        program.only([each for each in program.calls if each is not call])  # what is cut off has a value
     assert parted(whole, whole, failure) is None, "no answer differs"
     assert parted(whole, other, Signature("run", "FW408", "Slice")) is None
+
+
+def test_other_values_at_the_same_sizes_come_first_and_then_the_largest() -> None:
+    recording = recorded(subject_of(Loops))
+    sizes = [given[0].shape[0] for given in recording.apart]
+    assert sizes[0] == 3
+    rest = [size for size in sizes if size != 3]
+    assert rest == sorted(rest, reverse=True)
 
 
 @pytest.mark.parametrize(

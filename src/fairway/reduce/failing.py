@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,33 +13,21 @@ from typing import Any
 import torch
 
 from fairway.errors import UserError, complain
-from fairway.evidence.gather import subject_lattice
-from fairway.evidence.judge import sample_inputs
 from fairway.reduce.aim import aim
 from fairway.reduce.closing import Clock, checks
 from fairway.reduce.keep import resume
 from fairway.reduce.parted import parted
 from fairway.reduce.point import places
-from fairway.reduce.program import ASKED, TAKEN, Program, Ref
+from fairway.reduce.program import ASKED, TAKEN, Program
 from fairway.reduce.record import record
-from fairway.reduce.replay import replay
+from fairway.reduce.recording import Recording, recorded, telling
 from fairway.reduce.trial import Bench, Case, Seen, Signature, dynamic
 from fairway.rewrite.find import suspects
-from fairway.runtimes.eager import as_exported, run_eager
-from fairway.subject.example import choose_example
+from fairway.runtimes.eager import as_exported
 from fairway.subject.outputs import output_leaves
 from fairway.subject.subject import Subject
 
 Progress = Callable[[Any], None]
-
-OTHERS = 16
-"""Other inputs at which a file is run: sizes from the bounds inwards, and values at the edges of what is legal."""
-
-LOOKED = 32
-"""Inputs that are looked at for that; of a model that goes another way at each of them no more would help."""
-
-APART = 4
-"""Inputs at which the model goes another way that are tried after those."""
 
 SHARE = 0.2
 """Of the time left, for the lines that a failure names, before all calls are tried."""
@@ -61,57 +49,6 @@ class Start:
     """Whether it is such a part."""
 
 
-@dataclass(frozen=True)
-class Recording:
-    """The model at its example, and how its variables are at other sizes and with other values."""
-
-    program: Program
-    samples: list[list[torch.Tensor]]
-    """The inputs: the example's, and those of `program.others`."""
-    apart: list[list[torch.Tensor]]
-    """Inputs at which the model makes other calls."""
-    reads: bool
-    """Whether it could be shown numbers that were read from tensors as an exporter shows them."""
-
-
-def recorded(subject: Subject) -> Recording:
-    tensors = subject.make(subject.example, 1, "normal")
-    program, reads = _faithful(subject, tensors)
-    others: list[Mapping[Ref, Any]] = []
-    samples, apart = [tensors], []
-    for sample in subject_lattice(subject, "standard")[1:LOOKED]:
-        with suppress(Exception):  # a point that PyTorch refuses shows nothing of the exporter
-            given = sample_inputs(subject, sample, [])
-            other = record(subject, given, reads)
-            if program.same_calls(other):
-                others.append(other.seen)
-                samples.append(given)
-            else:
-                apart.append(given)
-        if len(others) == OTHERS:
-            break
-    return Recording(program.compared(others), samples, apart[:APART], reads)
-
-
-def _faithful(subject: Subject, tensors: list[torch.Tensor]) -> tuple[Program, bool]:
-    """The calls, with what Python decided by numbers that it read; less of that where the model insists on an `int`."""
-    with suppress(Exception):
-        program = record(subject, tensors)
-        check_faithful(subject, program, tensors)
-        return program, True
-    program = record(subject, tensors, reads=False)
-    check_faithful(subject, program, tensors)
-    return program, False
-
-
-def telling(subject: Subject) -> Subject:
-    """With an example whose sizes are no fixed one's: inside the model a dim is known by its size alone."""
-    fixed = {size.fixed for spec in subject.spec for size in spec.shape}
-    if fixed.isdisjoint(subject.example.values()):
-        return subject
-    return replace(subject, example=choose_example(subject.domain, subject.spec, {}))
-
-
 class Plain(torch.nn.Module):
     """The model itself, with plain tensors in and out."""
 
@@ -123,16 +60,6 @@ class Plain(torch.nn.Module):
     def forward(self, *tensors: torch.Tensor) -> Any:
         args, kwargs = self._call(tensors)
         return tuple(leaf.value for leaf in output_leaves(self.model(*args, **kwargs)))
-
-
-def check_faithful(subject: Subject, program: Program, tensors: list[torch.Tensor]) -> None:
-    """The calls must give what the model gives; else what is cut down is another model."""
-    with torch.no_grad():
-        got = replay(program)(*(tensor.clone() for tensor in tensors))
-    wanted = run_eager(subject, tensors)
-    close = (torch.allclose(a, b, rtol=1e-3, atol=1e-3, equal_nan=True) for a, b in zip(wanted, got, strict=False))
-    if len(got) > len(wanted) or not all(close):
-        raise complain("FW505", f"{len(program.calls)} calls of {subject.name} were written down")
 
 
 def failing(

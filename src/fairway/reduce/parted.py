@@ -6,6 +6,7 @@ has no counterpart at the other input. What decided it has, and it is what the f
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -37,10 +38,9 @@ def parted(whole: Program, other: Program, failure: Signature) -> Program | None
     told = _told(asked, max(call.var for call in whole.calls) + 1, failure.detail == "shape")
     outputs = (Ref(told[-1].var),)
     calls = (*whole.calls[: at + 1], *told)
-    made = {call.var for call in calls}
     weights = {ref: tensor for ref, tensor in whole.weights.items() if any(ref in call.reads() for call in calls)}
     program = replace(whole, calls=calls, outputs=outputs, weights=weights, others=(other.seen,))
-    seen, elsewhere = (_with_answer(program, table, made) for table in (whole.seen, other.seen))
+    seen, elsewhere = (_with_answer(program, table, asked) for table in (whole.seen, other.seen))
     return replace(program, seen=seen, others=(elsewhere,)).only(calls)
 
 
@@ -64,8 +64,11 @@ def _told(asked: Call, var: int, as_size: bool) -> list[Call]:
     return [number, Call(var + 1, "torch.ones", ((Ref(var),),), {}, asked.module)]
 
 
-def _with_answer(program: Program, table: Any, made: set[int]) -> dict[Ref, Any]:
+def _with_answer(program: Program, table: Mapping[Ref, Any], asked: Call) -> dict[Ref, Any]:
+    """The values at one input that still mean the same, and those that were added."""
+    made = {call.var for call in program.calls}
     kept = {ref: value for ref, value in table.items() if ref.var in made or ref in program.inputs}
     with torch.no_grad():
         (answer,) = replay(program)(*(table[ref].clone() for ref in program.inputs))
-    return {**kept, program.outputs[0]: answer}
+    numbers = {Ref(call.var): int(table[Ref(asked.var)]) for call in program.calls[-2:] if call.name == "mul"}
+    return {**kept, **numbers, program.outputs[0]: answer}

@@ -29,7 +29,7 @@ from fairway.subject.subject import Subject
 
 Progress = Callable[[Any], None]
 
-SHARE = 0.2
+SHARE = 0.5
 """Of the time left, for the lines that a failure names, before all calls are tried."""
 
 POINTED = 200

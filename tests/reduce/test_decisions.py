@@ -247,7 +247,7 @@ def test_the_script_keeps_the_decision_and_fails_as_the_model_does(
     kind: type[nn.Module], exporter: str, failure: str, calls: list[str], tmp_path: Path
 ) -> None:
     warm_up()
-    got = reduce_subject(subject_of(kind), tmp_path, exporter, None, 200.0, 60.0, lambda event: None)
+    got = reduce_subject(subject_of(kind), tmp_path, exporter, None, 600.0, 60.0, lambda event: None)
     assert got is not None
     assert str(got.seen.signature) == failure
     assert [call.name for call in got.program.calls if call.name != "add"] == calls

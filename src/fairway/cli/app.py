@@ -95,6 +95,8 @@ def complain_and_exit(finding: Finding) -> None:
 def _usage_or_bug(error: Exception) -> None:
     show = getattr(error, "show", None)
     if callable(show):
+        if "--json" in sys.argv:
+            complain_and_exit(Finding("FW025", error.format_message()))  # type: ignore[attr-defined]  # typer's own
         show()
         sys.exit(2)
     complain_and_exit(Finding("FW901", "".join(traceback.format_exception(error)).rstrip()))

@@ -57,7 +57,8 @@ def reduce(
     finally:
         progress.close()
     if reduced is None:
-        print("nothing to reduce: torch's own exporter gives a right file at the sizes and values tried")
+        fine = "nothing to reduce: torch's own exporter gives a right file at the sizes and values tried"
+        print(json_module.dumps({"failure": None, "note": fine}, indent=1) if json else fine)
         return 0
     result = {
         "repro": str(folder / "repro.py"),

@@ -93,6 +93,9 @@ _ROWS = (
          "path that leads elsewhere.",
          ("Write the file into the checkpoint's folder: -o CHECKPOINT_FOLDER/model.onnx.",
           "Or take --weights copy.")),
+    Code("FW025", "not-a-command", "The command line is not one that is understood", "input",
+         "A command, an argument or an option is missing, unknown or misspelt.",
+         ("Compare with fairway --help, or with --help after the command.",)),
     # FW1xx: something could not be loaded.
     Code("FW101", "recipe-missing", "The recipe is not there", "input",
          "RECIPE is `path/to/file.py[:name]` or `package.module:name`.",

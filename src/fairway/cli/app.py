@@ -9,6 +9,7 @@ import traceback
 import typer
 
 from fairway.cli import (
+    bench,
     doctor,
     explain,
     export,
@@ -44,6 +45,7 @@ app.command("verify")(verify.verify)
 app.command("locate")(locate.locate)
 app.command("reduce")(reduce.reduce)
 app.command("inspect")(inspect.inspect)
+app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)
 app.command("matrix")(matrix.matrix)
 app.add_typer(watch.app, name="watch")

@@ -1,0 +1,69 @@
+"""A bench as a picture: for each point, how long the calls of each arm took."""
+
+from __future__ import annotations
+
+from html import escape
+
+import numpy as np
+
+from fairway.bench.result import AtPoint, Bench, Speed
+from fairway.subject.dims import show
+
+_LEFT, _WIDTH, _ROW, _RIGHT = 330, 520, 22, 190
+_STYLE = (
+    "<style>text{font:12px sans-serif;fill:#222}.h{font-weight:bold}.l{text-anchor:end}"
+    ".t{fill:#666;font-size:11px;text-anchor:middle}</style>"
+)
+
+
+def draw(found: Bench) -> str:
+    """SVG. A box holds the middle half of an arm's durations, its mark is the median, the line ends at p5 and p95."""
+    parts: list[str] = []
+    top = 20
+    for note in found.files:
+        colour = "#222" if note.trusted else "#c1272d"
+        mark = "" if note.trusted else "NOT VERIFIED: "
+        parts.append(f'<text x="12" y="{top}" style="fill:{colour}">{escape(f"{note.path}  {mark}{note.about}")}</text>')
+        top += 18
+    for at in found.points:
+        parts += _panel(at, top + 16)
+        top += 56 + _ROW * (len(at.speeds) + len(at.failures))
+    size = f'width="{_LEFT + _WIDTH + _RIGHT}" height="{top + 12}"'
+    ground = '<rect width="100%" height="100%" fill="#fff"/>'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{_STYLE}{ground}{"".join(parts)}</svg>\n'
+
+
+def _panel(at: AtPoint, top: int) -> list[str]:
+    parts = [f'<text class="h" x="12" y="{top}">at {escape(show(at.point))}</text>']
+    ends = [float(np.percentile(speed.durations, 95)) for speed in at.speeds]
+    most = max(ends, default=1.0)
+    scale = _WIDTH / most
+    y = top + 10
+    for tick in np.linspace(0, most, 5):
+        x = _LEFT + tick * scale
+        bottom = y + _ROW * len(at.speeds)
+        parts.append(f'<line x1="{x:.1f}" y1="{y}" x2="{x:.1f}" y2="{bottom}" stroke="#ddd"/>')
+        parts.append(f'<text class="t" x="{x:.1f}" y="{top}">{tick * 1e3:.3g} ms</text>')
+    for speed in at.speeds:
+        parts += _box(speed, scale, y)
+        y += _ROW
+    for name, why in at.failures.items():
+        parts.append(f'<text class="l" x="{_LEFT - 8}" y="{y + 15}">{escape(name)}</text>')
+        parts.append(f'<text x="{_LEFT + 4}" y="{y + 15}" style="fill:#c1272d">{escape(f"failed: {why}"[:90])}</text>')
+        y += _ROW
+    return parts
+
+
+def _box(speed: Speed, scale: float, y: int) -> list[str]:
+    low, first, median, third, high = (
+        _LEFT + scale * float(q) for q in np.percentile(speed.durations, (5, 25, 50, 75, 95))
+    )
+    middle = y + _ROW / 2
+    said = "" if speed.ratio is None else str(speed.ratio)
+    return [
+        f'<text class="l" x="{_LEFT - 8}" y="{y + 15}">{escape(speed.arm)}</text>',
+        f'<line x1="{low:.1f}" y1="{middle}" x2="{high:.1f}" y2="{middle}" stroke="#2a7f4f"/>',
+        f'<rect x="{first:.1f}" y="{y + 5}" width="{max(third - first, 1):.1f}" height="{_ROW - 10}" fill="#a8d5ba"/>',
+        f'<line x1="{median:.1f}" y1="{y + 3}" x2="{median:.1f}" y2="{y + _ROW - 3}" stroke="#0b4d2a" stroke-width="2"/>',
+        f'<text x="{_LEFT + _WIDTH + 10}" y="{y + 15}">{escape(said)}</text>',
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -80,7 +81,7 @@ class Apart:
             raise Failed(self._ended()) from None
         answer: dict[str, Any] = json.loads(self._line())
         if "raised" in answer:
-            raise Failed(printable(str(answer["raised"]))[:_WORDS])
+            raise Failed(_tidy(str(answer["raised"])))
         return answer
 
     def _line(self) -> bytes:
@@ -117,7 +118,7 @@ class Apart:
         code = self._process.poll()
         size = self._log.seek(0, os.SEEK_END)
         self._log.seek(max(0, size - 4 * _WORDS))
-        said = " ".join(printable(self._log.read().decode(errors="replace")).split())[-_WORDS:]
+        said = _tidy(self._log.read().decode(errors="replace"))
         how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
         return f"its process ended, {how}" + (f": {said}" if said else "")
 
@@ -133,3 +134,9 @@ class Apart:
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
+
+
+def _tidy(text: str) -> str:
+    """An engine's words in one line, without the places in its own source; the end of them, where they are many."""
+    text = re.sub(r"(Exception from |Check '.*?' failed at )?\S*\b(src|core|onnxruntime)/\S+:\d+:?", "", text)
+    return " ".join(printable(text).split())[-_WORDS:]

@@ -173,7 +173,7 @@ def _short_names(paths: Sequence[Path]) -> list[str]:
 def _started(
     jobs: Sequence[tuple[ArmRow, dict[str, Any]]], points: Sequence[Point], wanted: Wanted, heard: Heard
 ) -> Iterator[list[_Runner]]:
-    """The arms' processes, each opened and run once at every point while no other is at work."""
+    """The arms' processes, each opened and run once at the first point while no other is at work."""
     janitor = Janitor()
     runners: list[_Runner] = []
     try:
@@ -199,15 +199,15 @@ def _opened(row: ArmRow, process: Apart, points: Sequence[Point]) -> _Runner:
         runner.row = replace(row, failure=str(error))
         runner.failed = dict.fromkeys(range(len(points)), str(error))
         return runner
-    for number in range(len(points)):
-        _first(runner, number, points)
+    _first(runner, 0, points)
     return runner
 
 
 def _first(runner: _Runner, number: int, points: Sequence[Point]) -> None:
+    """The first call at a point, alone: engines compile and allocate in it."""
     try:
         (seconds,) = runner.process.time(number, 1, 1)
-        if runner.row.first_seconds is None:
+        if number == 0:
             runner.row = replace(runner.row, first_seconds=seconds)
     except Failed as error:
         _fail(runner, number, points, str(error))
@@ -215,14 +215,18 @@ def _first(runner: _Runner, number: int, points: Sequence[Point]) -> None:
 
 def _fail(runner: _Runner, number: int, points: Sequence[Point], why: str) -> None:
     """A process that is gone fails at every point from here on; one that only raised may do better at the next."""
-    runner.failed[number] = why
+    seen = f"at {show(points[number])}: {why}"
     if runner.process.gone:
-        runner.failed.update(dict.fromkeys(range(number, len(points)), why))
-    runner.row = replace(runner.row, failure=runner.row.failure or f"at {show(points[number])}: {why}")
+        runner.failed.update(dict.fromkeys(range(number, len(points)), seen))
+    runner.failed[number] = why
+    runner.row = replace(runner.row, failure=runner.row.failure or seen)
 
 
 def _at(runners: Sequence[_Runner], number: int, points: Sequence[Point], wanted: Wanted, heard: Heard) -> AtPoint:
     """All arms at one point. Where one fails on the way, the others are timed again without it."""
+    for runner in runners:
+        if number and number not in runner.failed:
+            _first(runner, number, points)
     while able := [r for r in runners if number not in r.failed]:
         heard(("stage", f"timing {len(able)} arms at {show(points[number])}"))
         try:
@@ -260,9 +264,11 @@ def _profiles(
         try:
             prefix = folder / f"profile-{len(seen)}"
             events = process.profile(number, calls + max(3, calls // 5), str(prefix))
-            found.append(read_profile(events, prefix.with_suffix(".onnx"), Path(job["path"]), points[number], calls))
+            ran, path = prefix.with_suffix(".onnx"), Path(job["path"])
+            found.append(read_profile(events, ran, path, points[number], calls, p50[row.name]))
         except (Failed, OSError, ValueError) as error:
-            found.append(Profile(str(row.file), dict(points[number]), 0.0, (), f"could not be profiled: {error}"))
+            why = f"could not be profiled: {error}"
+            found.append(Profile(str(row.file), dict(points[number]), 0.0, (), note=why))
         finally:
             process.close()
     janitor.dismiss()

@@ -178,8 +178,7 @@ def main() -> None:
             what, arguments = next(iter(asked.items()))
             answer = getattr(process, what)(*arguments)
         except BaseException as error:
-            first = str(error).strip().splitlines()
-            answer = {"raised": f"{type(error).__name__}: {first[0] if first else ''}"}
+            answer = {"raised": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
     os._exit(0)  # some engines hang in their exit handlers

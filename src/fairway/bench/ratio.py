@@ -60,7 +60,12 @@ class Ratio:
         return self.high < 1
 
     def __str__(self) -> str:
-        return f"{self.value:.2f}x ({self.low:.2f}..{self.high:.2f})" if self.differs else NOTHING
+        return f"{_text(self.value)}x ({_text(self.low)}..{_text(self.high)})" if self.differs else NOTHING
+
+
+def _text(number: float) -> str:
+    """1.32, 13.2, 132."""
+    return f"{number:.{2 if number < 10 else 1 if number < 100 else 0}f}"
 
 
 def ratio_of(above: Sequence[float], below: Sequence[float], seed: int = 0) -> Ratio:

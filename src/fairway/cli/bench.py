@@ -130,8 +130,11 @@ def _profile(profile: Profile) -> Iterator[str]:
     if profile.note:
         yield printable(f"{profile.file}: {profile.note}")
         return
-    title = f"{profile.file} at {show_point(profile.point)}: {_time(profile.seconds)} a call in operators"
-    yield printable(f"{title}, {len(profile.top)} of {len(profile.costs)} kinds shown")
+    title = f"{profile.file} at {show_point(profile.point)}, where the time goes"
+    yield printable(f"{title}: {len(profile.top)} of {len(profile.costs)} kinds of operators")
+    if profile.seconds > 2 * profile.plain_seconds:
+        told = f"{_time(profile.seconds)} instead of {_time(profile.plain_seconds)}"
+        yield f"  (a call takes {told} under the profiler: what is small and many looks larger than it is)"
     width = max((len(cost.operator) for cost in profile.top), default=0)
     for cost in profile.top:
         yield printable(f"  {cost.share:>4.0%} {_time(cost.seconds):>9}  {cost.operator:<{width}}  {cost.module}")

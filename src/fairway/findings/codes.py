@@ -93,6 +93,9 @@ _ROWS = (
          "path that leads elsewhere.",
          ("Write the file into the checkpoint's folder: -o CHECKPOINT_FOLDER/model.onnx.",
           "Or take --weights copy.")),
+    Code("FW023", "outside-the-domain", "A size lies outside the declared domain", "input",
+         "What a file does outside the sizes that it was made and verified for, nobody looked at.",
+         ("Name sizes within the domain, or widen it: --dim name=low..high.",)),
     # FW1xx: something could not be loaded.
     Code("FW101", "recipe-missing", "The recipe is not there", "input",
          "RECIPE is `path/to/file.py[:name]` or `package.module:name`.",

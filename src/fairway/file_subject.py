@@ -7,9 +7,7 @@ lines and dims of the user's own win over both.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,10 +27,11 @@ from fairway.subject.tree import flatten
 class FileModel(torch.nn.Module):
     """The file in ONNX Runtime behind PyTorch's interface; opened at its first call."""
 
-    def __init__(self, path: Path, outputs: Sequence[str]) -> None:
+    def __init__(self, header: Header) -> None:
         super().__init__()
-        self._path = path
-        self._outputs = tuple(outputs)
+        self._path = header.path
+        self._outputs = tuple(value.name for value in header.outputs)
+        self._wide = any(value.dtype == "float64" for value in header.inputs)
 
     @cached_property
     def _session(self) -> OrtSession:
@@ -40,6 +39,8 @@ class FileModel(torch.nn.Module):
 
     def forward(self, **tensors: Any) -> dict[str, torch.Tensor]:
         leaves = flatten(tensors)
+        if any(leaf.value.dtype == torch.float64 for leaf in leaves) and not self._wide:
+            raise TypeError("the reference is a file, which has no float64 to measure from")
         answers = self._session.run([leaf.name for leaf in leaves], [leaf.value for leaf in leaves])
         return {name: torch.from_numpy(np.array(a)) for name, a in zip(self._outputs, answers, strict=True)}
 
@@ -60,7 +61,7 @@ def file_subject(header: Header, stored: Stored | None, said: Overrides) -> Subj
     multiples = {name: max(dim["multiple"], 1) for name, dim in domain.items()}
     outputs = [value.name for value in header.outputs]
     return build_subject(
-        FileModel(header.path, outputs), spec, bounds={**bounds, **said.bounds},
+        FileModel(header), spec, bounds={**bounds, **said.bounds},
         multiples={**multiples, **said.multiples}, example=_example(stored, bounds, said), output_names=outputs,
         name=header.path.stem,
     )  # fmt: skip

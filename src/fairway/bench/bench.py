@@ -47,7 +47,6 @@ class Wanted:
     """Of each arm at each point."""
     limits: Limits = Limits(120.0)
     seed: int = 0
-    profile: bool = True
 
 
 @dataclass
@@ -77,7 +76,7 @@ def bench(
         with _started(jobs, points, wanted, heard) as runners:
             at = tuple(_at(runners, number, points, wanted, heard) for number in range(len(points)))
             rows = tuple(replace(r.row, peak_bytes=r.process.peak_bytes or None) for r in runners)
-        profiles = _profiles(jobs, at, points, subject, wanted, folder, heard) if wanted.profile else ()
+        profiles = _profiles(jobs, at, points, wanted, folder, heard)
     return Bench(notes, rows, at, profiles, source, wanted.seconds, wanted.seed, machine())
 
 
@@ -85,10 +84,14 @@ def check_wanted(wanted: Wanted) -> None:
     for level in wanted.levels:
         if level not in LEVELS:
             raise complain("FW006", f"level {level!r}; the levels are {', '.join(LEVELS)}")
-    if any(count < 1 or count > 1024 for count in wanted.threads):
-        raise complain("FW006", f"threads {', '.join(map(str, wanted.threads))}; a number of threads is 1 to 1024")
-    if not 0 < wanted.seconds <= 3600:
-        raise complain("FW006", f"seconds {wanted.seconds:g}; an arm is timed for more than 0 and at most 3600")
+    check_timing(wanted.seconds, wanted.threads)
+
+
+def check_timing(seconds: float, threads: Sequence[int]) -> None:
+    if any(count < 1 or count > 1024 for count in threads):
+        raise complain("FW006", f"threads {', '.join(map(str, threads))}; a number of threads is 1 to 1024")
+    if not 0 < seconds <= 3600:
+        raise complain("FW006", f"seconds {seconds:g}; an arm is timed for more than 0 and at most 3600")
 
 
 def _look_at(files: Sequence[Path]) -> tuple[list[Header], tuple[FileNote, ...], list[Stored | None]]:
@@ -245,12 +248,15 @@ def _failures(runners: Sequence[_Runner], number: int) -> dict[str, str]:
 
 
 def _profiles(
-    jobs: Sequence[tuple[ArmRow, dict[str, Any]]], at: Sequence[AtPoint], points: Sequence[Point], subject: Subject,
-    wanted: Wanted, folder: Path, heard: Heard,
+    jobs: Sequence[tuple[ArmRow, dict[str, Any]]], at: Sequence[AtPoint], points: Sequence[Point], wanted: Wanted,
+    folder: Path, heard: Heard,
 ) -> tuple[Profile, ...]:  # fmt: skip
-    """Each file's operators, at the example where it was timed, with its first level and number of threads."""
+    """Each file's operators at the last point, which is the largest unless told, with its first level and threads.
+
+    There the profiler's own time matters least.
+    """
     found = []
-    number = points.index(subject.example) if subject.example in points else 0
+    number = len(points) - 1
     p50 = {speed.arm: speed.p50 for speed in at[number].speeds}
     seen: set[str | None] = set()
     janitor = Janitor()
@@ -259,11 +265,11 @@ def _profiles(
             continue
         seen.add(row.file)
         heard(("stage", f"profiling {row.file}"))
-        calls = int(min(500, max(5, PROFILED / p50[row.name])))
+        calls = int(min(500, max(3, PROFILED / p50[row.name])))
         process = Apart(row.name, job, wanted.limits, janitor)
         try:
             prefix = folder / f"profile-{len(seen)}"
-            events = process.profile(number, calls + max(3, calls // 5), str(prefix))
+            events = process.profile(number, calls + max(1, calls // 5), str(prefix))
             ran, path = prefix.with_suffix(".onnx"), Path(job["path"])
             found.append(read_profile(events, ran, path, points[number], calls, p50[row.name]))
         except (Failed, OSError, ValueError) as error:

@@ -59,6 +59,11 @@ class Ratio:
     def slower(self) -> bool:
         return self.high < 1
 
+    def as_dict(self) -> dict[str, object]:
+        """For JSON, which has no infinity: an end that could not be told is null."""
+        high = self.high if math.isfinite(self.high) else None
+        return {"value": self.value, "low": self.low, "high": high, "differs": self.differs, "text": str(self)}
+
     def __str__(self) -> str:
         return f"{_text(self.value)}x ({_text(self.low)}..{_text(self.high)})" if self.differs else NOTHING
 

@@ -104,7 +104,7 @@ class Bench:
         for at, told in zip(self.points, fields["points"], strict=True):
             for speed, row in zip(at.speeds, told["speeds"], strict=True):
                 if speed.ratio is not None:
-                    row["ratio"] = {**row["ratio"], "differs": speed.ratio.differs, "text": str(speed.ratio)}
+                    row["ratio"] = speed.ratio.as_dict()
         for arm, row in zip(self.arms, fields["arms"], strict=True):
             row["ready_seconds"] = arm.ready_seconds
         for profile, row in zip(self.profiles, fields["profiles"], strict=True):

@@ -17,6 +17,7 @@ from fairway.cli import (
     inspect,
     locate,
     matrix,
+    optimize,
     reduce,
     remedies,
     routes,
@@ -46,6 +47,7 @@ app.command("locate")(locate.locate)
 app.command("reduce")(reduce.reduce)
 app.command("inspect")(inspect.inspect)
 app.command("bench")(bench.bench)
+app.command("optimize")(optimize.optimize)
 app.command("doctor")(doctor.doctor)
 app.command("matrix")(matrix.matrix)
 app.add_typer(watch.app, name="watch")

@@ -11,7 +11,10 @@ from onnx import TensorProto, helper, numpy_helper
 WIDE = 64
 
 
-def perceptron(path: Path, layers: int = 2, name: str = "x", dims: tuple[str | int | None, ...] = ("batch", WIDE)) -> Path:
+Dims = tuple[str | int | None, ...]
+
+
+def perceptron(path: Path, layers: int = 2, name: str = "x", dims: Dims = ("batch", WIDE)) -> Path:
     """A small file: so many layers of MatMul and Relu, each named after a module."""
     rng = np.random.default_rng(0)
     nodes, weights, last = [], [], name

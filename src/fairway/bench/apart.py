@@ -25,6 +25,11 @@ _LOOK_SECONDS = 0.25
 _WORDS = 300
 
 
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class Failed(Exception):
     """Why an arm has no numbers, in words for the user."""
 

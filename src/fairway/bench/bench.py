@@ -8,11 +8,11 @@ import platform
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fairway.bench.apart import Apart, Failed
+from fairway.bench.apart import Apart, Failed, cores
 from fairway.bench.engine import LEVELS
 from fairway.bench.paired import ArmFailed, paired
 from fairway.bench.points import choose_points, write_points
@@ -45,7 +45,7 @@ class Wanted:
     at: tuple[str, ...] = ()
     seconds: float = 1.0
     """Of each arm at each point."""
-    limits: Limits = Limits(120.0)
+    limits: Limits = field(default_factory=lambda: Limits(120.0))
     seed: int = 0
 
 
@@ -124,8 +124,7 @@ def _jobs(
     headers: Sequence[Header], subject: Subject, recipe: str | None, said: Overrides, wanted: Wanted, folder: Path
 ) -> Iterator[tuple[ArmRow, dict[str, Any]]]:
     """Every arm with what its process is told. PyTorch comes first, so that it is what ratios are to."""
-    cores = len(os.sched_getaffinity(0))
-    every = wanted.threads or (cores,)
+    every = wanted.threads or (cores(),)
     common = {"names": list(subject.input_names), "dtypes": [s.dtype for s in subject.spec], "points": str(folder)}
     if recipe is not None:
         overrides = {
@@ -140,7 +139,7 @@ def _jobs(
     for header, name in zip(headers, names, strict=True):
         differs = _signature(header, subject)
         for level in wanted.levels:
-            for count in wanted.threads or tuple(dict.fromkeys((cores, 1))):
+            for count in wanted.threads or tuple(dict.fromkeys((cores(), 1))):
                 shown = f"{name}, ONNX Runtime {level}, {_threads(count)}"
                 row = ArmRow(shown, "ort", count, name, level, failure=differs)
                 job = {"engine": "ort", "threads": count, "path": str(header.path.absolute()), "level": level}
@@ -290,5 +289,5 @@ def machine() -> dict[str, Any]:
     except (OSError, StopIteration):
         pass
     return {
-        "cpu": name, "cores": len(os.sched_getaffinity(0)), "load": round(os.getloadavg()[0], 2), "versions": versions()
+        "cpu": name, "cores": cores(), "load": round(os.getloadavg()[0], 2), "versions": versions()
     }

@@ -56,7 +56,8 @@ class Timings:
     """Everything that was measured. Seconds of a call throughout."""
 
     samples: dict[str, tuple[float, ...]]
-    """By arm, the typical duration in each round; the same place is the same round for all arms."""
+    """By arm, the lower quartile of each round: what else a machine does can only make calls longer. The same place is
+    the same round for all arms."""
     durations: dict[str, tuple[tuple[float, ...], ...]]
     """By arm and round, every duration."""
     calls: dict[str, int]
@@ -81,7 +82,7 @@ class Timings:
 def paired(
     arms: Sequence[Arm], *, seconds: float = 2.0, warmup: float = 0.3, rounds: int = ROUNDS, seed: int = 0
 ) -> Timings:
-    """Times the arms for about `seconds` each, after `warmup` seconds each. A slow arm may get fewer rounds, and longer.
+    """Times the arms for about `seconds` each, after `warmup` seconds each. Slow ones may get fewer rounds, and longer.
 
     Raises ArmFailed where an arm raises.
     """
@@ -102,11 +103,15 @@ def paired(
             before = int(times > 2 and lasts[arm.name] < LONG)
             durations[arm.name].append(tuple(_time(arm, times + before, calls)[before:]))
     return Timings(
-        samples={name: tuple(map(statistics.median, parts)) for name, parts in durations.items()},
+        samples={name: tuple(map(_quartile, parts)) for name, parts in durations.items()},
         durations={name: tuple(parts) for name, parts in durations.items()},
         calls={name: calls for name, (_, calls) in plan.items()},
         seed=seed,
     )
+
+
+def _quartile(durations: Sequence[float]) -> float:
+    return sorted(durations)[(len(durations) - 1) // 4]
 
 
 def clock(call: Callable[[], object], times: int, calls: int) -> list[float]:

@@ -12,7 +12,7 @@ from fairway.subject.dims import show
 _LEFT, _WIDTH, _ROW, _RIGHT = 330, 520, 22, 190
 _STYLE = (
     "<style>text{font:12px sans-serif;fill:#222}.h{font-weight:bold}.l{text-anchor:end}"
-    ".t{fill:#666;font-size:11px;text-anchor:middle}</style>"
+    ".m{stroke:#0b4d2a;stroke-width:2}.t{fill:#666;font-size:11px;text-anchor:middle}</style>"
 )
 
 
@@ -23,7 +23,8 @@ def draw(found: Bench) -> str:
     for note in found.files:
         colour = "#222" if note.trusted else "#c1272d"
         mark = "" if note.trusted else "NOT VERIFIED: "
-        parts.append(f'<text x="12" y="{top}" style="fill:{colour}">{escape(f"{note.path}  {mark}{note.about}")}</text>')
+        said = escape(f"{note.path}  {mark}{note.about}")
+        parts.append(f'<text x="12" y="{top}" style="fill:{colour}">{said}</text>')
         top += 18
     for at in found.points:
         parts += _panel(at, top + 16)
@@ -64,6 +65,6 @@ def _box(speed: Speed, scale: float, y: int) -> list[str]:
         f'<text class="l" x="{_LEFT - 8}" y="{y + 15}">{escape(speed.arm)}</text>',
         f'<line x1="{low:.1f}" y1="{middle}" x2="{high:.1f}" y2="{middle}" stroke="#2a7f4f"/>',
         f'<rect x="{first:.1f}" y="{y + 5}" width="{max(third - first, 1):.1f}" height="{_ROW - 10}" fill="#a8d5ba"/>',
-        f'<line x1="{median:.1f}" y1="{y + 3}" x2="{median:.1f}" y2="{y + _ROW - 3}" stroke="#0b4d2a" stroke-width="2"/>',
+        f'<line class="m" x1="{median:.1f}" y1="{y + 3}" x2="{median:.1f}" y2="{y + _ROW - 3}"/>',
         f'<text x="{_LEFT + _WIDTH + 10}" y="{y + 15}">{escape(said)}</text>',
     ]

@@ -49,7 +49,7 @@ def write_points(subject: Subject, points: Sequence[Point], folder: Path, seed: 
         np.savez(folder / f"{number}.npz", **arrays)  # type: ignore[arg-type]  # numpy's own types forbid names
 
 
-def _bits(tensor: torch.Tensor) -> np.ndarray:  # type: ignore[type-arg]  # any dtype
+def _bits(tensor: torch.Tensor) -> np.ndarray:
     if tensor.dtype == torch.bfloat16:
         return tensor.contiguous().view(torch.uint16).numpy()
     return np.ascontiguousarray(to_array(tensor))

@@ -5,7 +5,8 @@ several rounds stays together. The blocks are few, and the bootstrap takes their
 widened as Student's is beside the normal one.
 
 Rounds say nothing of what stays the same through all of them: where in memory an arm happens to lie makes it a little
-faster or slower than its twin for as long as it lives. That is granted besides, as measured in benchmarks/bench.
+faster or slower than its twin for as long as it lives, and a short call by more. That is granted besides, as measured
+in benchmarks/bench.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ STUDENT = (4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012,
 """Student's quantile for this level, by the number of blocks from the fewest to the most."""
 NORMAL = 2.576
 
-PLACEMENT = 0.01
-"""How far apart, in log, two twins may be for reasons of place, at this level."""
+PLACEMENT, PLACEMENT_SECONDS = 0.015, 0.8e-6
+"""How far apart two twins may be for reasons of place, at this level: a share of a call, and so many seconds of it."""
 
 DRAWS = 4000
 
@@ -83,16 +84,18 @@ def ratio_of(above: Sequence[float], below: Sequence[float], seed: int = 0) -> R
     middle = float(blocks.mean())
     if len(blocks) < FEWEST:
         return Ratio(math.exp(middle), 0.0, math.inf)
-    low, high = _interval(blocks, seed)
+    below_by, above_by = _interval(blocks, seed)
+    place = math.hypot(PLACEMENT, PLACEMENT_SECONDS / min(np.median(above), np.median(below)))
+    low, high = middle - math.hypot(below_by, place), middle + math.hypot(above_by, place)
     return Ratio(math.exp(middle), math.exp(low), math.exp(high))
 
 
 def _interval(blocks: npt.NDArray[np.float64], seed: int) -> tuple[float, float]:
+    """How far the interval reaches below and above the mean of the blocks."""
     count = len(blocks)
     middle = blocks.mean()
     means = blocks[np.random.default_rng(seed).integers(0, count, (DRAWS, count))].mean(axis=1)
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(means, (tail, 1 - tail))
     wider = STUDENT[count - FEWEST] / NORMAL * math.sqrt(count / (count - 1))
-    below, above = wider * (middle - low), wider * (high - middle)
-    return float(middle - math.hypot(below, PLACEMENT)), float(middle + math.hypot(above, PLACEMENT))
+    return float(wider * (middle - low)), float(wider * (high - middle))

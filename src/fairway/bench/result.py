@@ -50,7 +50,9 @@ class ArmRow:
     @property
     def ready_seconds(self) -> float | None:
         """Until the first answer."""
-        return None if self.open_seconds is None or self.first_seconds is None else self.open_seconds + self.first_seconds
+        if self.open_seconds is None or self.first_seconds is None:
+            return None
+        return self.open_seconds + self.first_seconds
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Speed:
     ratio: Ratio | None
     """How many times faster than the first arm; None for that arm itself."""
     rounds: tuple[float, ...]
-    """The typical call of each round; rounds pair up between arms."""
+    """A call of each round, its lower quartile; rounds pair up between arms."""
     durations: tuple[float, ...]
     """Every duration that was measured."""
 

@@ -27,7 +27,7 @@ def optimize(
     ] = None,
     against: Annotated[
         str | None,
-        typer.Option("--against", metavar="RECIPE", help="Judge against PyTorch; unless told, against the file itself."),
+        typer.Option("--against", metavar="RECIPE", help="Judge against PyTorch, not just against the file."),
     ] = None,
     smaller: Annotated[bool, typer.Option("--smaller", help="A smaller file that is not slower is worth it.")] = False,
     at: Annotated[

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fairway.bench.apart import Failed
+from fairway.bench.apart import Failed, cores
 from fairway.bench.paired import ArmFailed
 from fairway.bench.points import choose_points, write_points
 from fairway.deliver import check_target, deliver, workshop
@@ -82,7 +81,7 @@ def optimize_file(
             _check_input(workers, subject, settings, header, known, folder, heard)
         (folder / "points").mkdir()
         write_points(judge_by, points, folder / "points", wanted.seed)
-        threads = wanted.threads or len(os.sched_getaffinity(0))
+        threads = wanted.threads or cores()
         race = Race(judge_by, points, folder / "points", wanted.seconds, threads, settings.limits, workers.janitor)
         work = _Work(workers, judge_by, settings, wanted, header, folder, race, heard)
         best, tried = work.stack()

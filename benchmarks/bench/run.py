@@ -139,6 +139,7 @@ def main() -> None:
     parser.add_argument("--tries", type=int, default=100)
     parser.add_argument("--power", type=int, default=10, help="tries with an arm that is slower")
     parser.add_argument("--short", type=int, default=30, help="tries with shorter calls")
+    parser.add_argument("--only", choices=WAYS, help="leave the other way to another run beside this one")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--raw", type=Path, help="keep every round here, for trying other intervals")
     asked = parser.parse_args()
@@ -152,7 +153,7 @@ def main() -> None:
         for name, (width, layers) in WIDTHS.items():
             make_model(Path(folder) / f"{name}.onnx", width, layers)
         for key in wanted(asked.tries, asked.power, asked.short):
-            if key in done:
+            if key in done or asked.only not in (None, key[1]):
                 continue
             model, way, noisy, percent, number = key
             seed = number * 1000 + percent * 10 + noisy

@@ -144,4 +144,5 @@ class Apart:
 def _tidy(text: str) -> str:
     """An engine's words in one line, without the places in its own source; the end of them, where they are many."""
     text = re.sub(r"(Exception from |Check '.*?' failed at )?\S*\b(src|core|onnxruntime)/\S+:\d+:?", "", text)
-    return " ".join(printable(text).split())[-_WORDS:]
+    text = " ".join(printable(text).split())
+    return text if len(text) <= _WORDS else "…" + text[-_WORDS:].lstrip()

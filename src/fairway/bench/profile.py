@@ -126,10 +126,17 @@ def modules_of_nodes(ran: Path, original: Path) -> dict[str, str]:
     for node, module in _with_modules(ir.load(original).graph, NOWHERE):
         by_name.setdefault(node.name or "", module)
         by_output.update({value.name: module for value in node.outputs if value.name})
+    nodes = list(ir.load(ran).graph.all_nodes())
     found = {}
-    for node in ir.load(ran).graph.all_nodes():
+    for node in nodes:
+        name = node.name or ""
         known = [by_output[value.name] for value in node.outputs if value.name in by_output]
-        found[node.name or ""] = known[0] if known else by_name.get(node.name or "", NOWHERE)
+        # A fused node may keep the name of one of those it was made from, with the fusion's own behind a stroke.
+        found[name] = known[0] if known else by_name.get(name) or by_name.get(name.rpartition("/")[0], NOWHERE)
+    for node in reversed(nodes):  # what was put in between belongs to whatever takes it up
+        users = [use.node.name or "" for value in node.outputs for use in value.uses()]
+        if found[node.name or ""] == NOWHERE and users:
+            found[node.name or ""] = found.get(users[0], NOWHERE)
     return found
 
 

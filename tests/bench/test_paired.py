@@ -60,6 +60,12 @@ def test_a_slow_arm_gets_few_rounds_but_enough_for_an_interval() -> None:
     assert timings.ratio("b", "a").faster
 
 
+def test_a_slow_arm_is_not_warmed_up_longer_because_another_is_fast() -> None:
+    seen: list[tuple[str, int, int]] = []
+    paired([told("slow", lambda: 10.0, seen), told("fast", lambda: 1e-5, seen)], seconds=0.1, rounds=1)
+    assert sum(times for name, times, _ in seen if name == "slow") == 2 + 1 + 1
+
+
 def test_a_single_round_shows_nothing() -> None:
     timings = paired([told("a", lambda: 1.0), told("b", lambda: 0.1)], rounds=1)
     ratio = timings.ratio("b", "a")

@@ -254,3 +254,18 @@ def test_the_record_is_fit_for_json(source: Path, planted: Callable[..., None]) 
     found = run(source, recipe=False)
     assert found.result is not None
     json.dumps(found.result.record, allow_nan=False)
+
+
+def test_an_input_that_does_not_run_is_named_before_any_pass(source: Path, planted: Callable[..., None]) -> None:
+    planted(straight)
+    model = onnx.load(source)
+    shape = numpy_helper.from_array(np.array([3, WIDE], dtype=np.int64), "shape")
+    model.graph.initializer.append(shape)
+    model.graph.node[0].input[0] = "reshaped"
+    model.graph.node.insert(0, helper.make_node("Reshape", ["x", "shape"], ["reshaped"]))
+    onnx.save(model, source)
+    with pytest.raises(UserError) as caught:
+        run(source, recipe=False)
+    assert caught.value.finding.code == "FW408"
+    assert caught.value.finding.seen.startswith("net.onnx at batch=8: ")
+    assert "requested shape:{3,192}" in caught.value.finding.seen

@@ -136,14 +136,12 @@ def _warm_up(arms: Sequence[Arm], seconds: float) -> dict[str, float]:
     """Runs the arms in turn until each had its time; answers how long a call of each lasts by then."""
     spent = dict.fromkeys((arm.name for arm in arms), 0.0)
     lasts = {arm.name: min(_time(arm, 2, 1)) for arm in arms}
-    while any(spent[arm.name] < seconds for arm in arms):
-        for arm in arms:
+    while cold := [arm for arm in arms if spent[arm.name] < seconds]:
+        for arm in cold:
             times = max(1, min(1000, int(seconds / 4 / max(lasts[arm.name], 1e-9))))
             seen = _time(arm, times, 1)
             spent[arm.name] += max(sum(seen), 1e-9 * times)
             lasts[arm.name] = max(statistics.median(seen), 1e-9)
-        if all(last > seconds for last in lasts.values()):
-            break
     return {name: max(last, 1e-9) for name, last in lasts.items()}
 
 

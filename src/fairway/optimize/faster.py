@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairway.bench.apart import Apart
+from fairway.bench.apart import Apart, Failed
 from fairway.bench.paired import paired
 from fairway.bench.ratio import Ratio
 from fairway.ladder.attempt import Limits
@@ -50,6 +50,21 @@ class Race:
     threads: int
     limits: Limits
     janitor: Janitor
+
+    def check(self, path: Path) -> str | None:
+        """Why the file does not run at some point; None where it runs at all of them."""
+        arm = Apart(path.name, self._job(path), self.limits, self.janitor)
+        where = "when it is opened"
+        try:
+            arm.open()
+            for number, point in enumerate(self.points):
+                where = f"at {show(point)}"
+                arm.time(number, 1, 1)
+        except Failed as error:
+            return f"{where}: {error}"
+        finally:
+            arm.close()
+        return None
 
     def run(self, base: Path, other: Path, seed: int) -> Speeds:
         """`other` beside `base`, both as ONNX Runtime runs them unless told otherwise. Raises Failed or ArmFailed."""

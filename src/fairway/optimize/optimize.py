@@ -83,6 +83,8 @@ def optimize_file(
         write_points(judge_by, points, folder / "points", wanted.seed)
         threads = wanted.threads or cores()
         race = Race(judge_by, points, folder / "points", wanted.seconds, threads, settings.limits, workers.janitor)
+        if failure := race.check(path):
+            raise complain("FW408", f"{path.name} {failure}")
         work = _Work(workers, judge_by, settings, wanted, header, folder, race, heard)
         best, tried = work.stack()
         against = "PyTorch, by the recipe" if subject is not None else f"{path.name} itself, over {judge_by.domain}"
@@ -183,7 +185,10 @@ class _Work:
 
     def confirm(self, best: _Candidate) -> Speeds | None:
         """The result beside the input with other seeds: of several passes tried, one may have been lucky."""
-        speeds = self.race.run(self.header.path, best.path, self.wanted.seed + 1000)
+        try:
+            speeds = self.race.run(self.header.path, best.path, self.wanted.seed + 1000)
+        except (Failed, ArmFailed):
+            return None
         smaller = self.wanted.smaller and best.size.bytes < _size(self.header.path, self.header).bytes
         return speeds if not speeds.slower and (speeds.faster or smaller) else None
 

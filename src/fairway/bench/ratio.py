@@ -35,7 +35,7 @@ STUDENT = (4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012,
 """Student's quantile for this level, by the number of blocks from the fewest to the most."""
 NORMAL = 2.576
 
-PLACEMENT, PLACEMENT_SECONDS = 0.015, 0.8e-6
+PLACEMENT, PLACEMENT_SECONDS = 0.015, 0.5e-6
 """How far apart two twins may be for reasons of place, at this level: a share of a call, and so many seconds of it."""
 
 DRAWS = 4000

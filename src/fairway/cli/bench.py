@@ -89,7 +89,7 @@ def show(found: Bench) -> Iterator[str]:
     where = f"{found.machine['cpu']}, {found.machine['cores']} cores, load {found.machine['load']} at the end"
     yield printable(f"{where}; sizes by {found.sizes_from}; {found.seconds:g} s for each arm at each point")
     if found.machine["load"] > 1.5 * found.machine["cores"]:
-        yield "the machine was busy with other things: intervals are wide, and milliseconds are not those of an idle one"
+        yield "the machine was busy with other things: intervals are wide, milliseconds not those of an idle one"
     for at in found.points:
         yield ""
         yield from _point(at)

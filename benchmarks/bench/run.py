@@ -138,7 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--tries", type=int, default=100)
     parser.add_argument("--power", type=int, default=10, help="tries with an arm that is slower")
-    parser.add_argument("--short", type=int, default=30, help="tries with shorter calls")
+    parser.add_argument("--short", type=int, default=20, help="tries with shorter calls")
     parser.add_argument("--only", choices=WAYS, help="leave the other way to another run beside this one")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--raw", type=Path, help="keep every round here, for trying other intervals")

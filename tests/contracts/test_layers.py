@@ -31,10 +31,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("fairway.ladder",),
     ("fairway.record",),
     ("fairway.deliver", "fairway.recall", "fairway.result"),
-    ("fairway.exporting",),
+    ("fairway.exporting", "fairway.file_subject"),
     (
-        "fairway.doctor", "fairway.generation", "fairway.locating", "fairway.matrix", "fairway.reduce",
-        "fairway.testing",
+        "fairway.bench", "fairway.doctor", "fairway.generation", "fairway.locating", "fairway.matrix",
+        "fairway.optimize", "fairway.reduce", "fairway.testing",
     ),
     ("fairway.cli",),
     ("fairway",),
@@ -138,6 +138,7 @@ def test_only_the_cli_prints(name: str) -> None:
     "words",
     [
         "--help", "export --help", "export-generation --help", "verify --help", "locate --help", "reduce --help",
+        "bench --help", "optimize --help",
         "doctor --help", "matrix --help", "watch --help", "watch add --help", "explain FW206", "routes",
     ],
 )

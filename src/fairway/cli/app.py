@@ -9,6 +9,7 @@ import traceback
 import typer
 
 from fairway.cli import (
+    bench,
     doctor,
     explain,
     export,
@@ -16,6 +17,7 @@ from fairway.cli import (
     inspect,
     locate,
     matrix,
+    optimize,
     reduce,
     remedies,
     routes,
@@ -44,6 +46,8 @@ app.command("verify")(verify.verify)
 app.command("locate")(locate.locate)
 app.command("reduce")(reduce.reduce)
 app.command("inspect")(inspect.inspect)
+app.command("bench")(bench.bench)
+app.command("optimize")(optimize.optimize)
 app.command("doctor")(doctor.doctor)
 app.command("matrix")(matrix.matrix)
 app.add_typer(watch.app, name="watch")

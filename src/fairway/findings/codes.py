@@ -93,6 +93,9 @@ _ROWS = (
          "path that leads elsewhere.",
          ("Write the file into the checkpoint's folder: -o CHECKPOINT_FOLDER/model.onnx.",
           "Or take --weights copy.")),
+    Code("FW023", "outside-the-domain", "A size lies outside the declared domain", "input",
+         "What a file does outside the sizes that it was made and verified for, nobody looked at.",
+         ("Name sizes within the domain, or widen it: --dim name=low..high.",)),
     Code("FW025", "not-a-command", "The command line is not one that is understood", "input",
          "A command, an argument or an option is missing, unknown or misspelt.",
          ("Compare with fairway --help, or with --help after the command.",)),
@@ -333,6 +336,9 @@ _ROWS = (
          "fuses or reorders nodes when it loads the file.",
          ("Run with graph_optimization_level = ORT_DISABLE_ALL, or with the optimiser that is to blame left out.",
           "Try another version of onnxruntime."), "note"),
+    Code("FW416", "input-not-verified", "The file that should be made faster is not right", "evidence",
+         "What a pass does to a file can only be told where the file's own answers are right.",
+         ("See what is wrong: fairway verify FILE RECIPE.", "Export it anew: fairway export RECIPE -o FILE.")),
     # FW5xx: limits.
     Code("FW501", "time-limit", "The time limit was reached", "limit",
          "The attempt was stopped.", ("Raise --timeout.",)),
@@ -349,6 +355,10 @@ _ROWS = (
     Code("FW506", "not-looked-at", "No evidence was asked for", "limit",
          "At the level none a file is made and not compared with PyTorch.",
          ("Judge it where there is time and memory: fairway verify FILE RECIPE.",), "warning"),
+    Code("FW507", "judged-against-a-file", "The file was judged against another file, not against PyTorch", "limit",
+         "Without a recipe there is no model to compare with. The new file is as right as the one it was made from, "
+         "by stated tolerances.",
+         ("Name the recipe: --against RECIPE.", "Or judge it later: fairway verify FILE RECIPE."), "warning"),
     # FW6xx: this machine, and others.
     Code("FW601", "exporter-broken", "An exporter fails for models that are known to export", "machine",
          "The models are one line each and export on every healthy machine, so it is the build of a package here.",

@@ -1,7 +1,7 @@
 """Three small models with layers that are planted to lose much when quantised.
 
-Planting changes no answer: a channel comes out of one layer a few hundred times as large and goes into the next a few
-hundred times as small. In float nothing is lost; in bytes, the other channels share what the large one leaves.
+Of the channels between two layers the first is a few hundred times as large as the others, and the next layer takes it
+a few hundred times as small. In float nothing is lost; in bytes, the other channels share what the large one leaves.
 """
 
 from __future__ import annotations
@@ -104,10 +104,10 @@ def keep_size(module: nn.Module) -> None:
 
 
 def plant(before: nn.Module, after: nn.Module) -> None:
-    """The first channel between two layers with a relu between them: large on the way, the same in the end."""
+    """The first channel between two layers with a relu between them: large on the way, and not below zero."""
     with torch.no_grad():
         before.weight[0] *= OUTLIER
-        before.bias[0] *= OUTLIER
+        before.bias[0] = OUTLIER
         after.weight[:, 0] /= OUTLIER
 
 

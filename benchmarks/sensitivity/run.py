@@ -33,9 +33,8 @@ import fairway
 from fairway.quantize.budget import Budget
 from fairway.quantize.judge import Session
 from fairway.quantize.metrics import add_up, compare
-from fairway.quantize.prepare import FOLLOWING, HEAVY, RECURRENT, prepare
+from fairway.quantize.prepare import FLOAT_OUTPUT, FOLLOWING, HEAVY, RECURRENT, prepare
 from fairway.quantize.samples import open_samples
-from fairway.quantize.schemes import FLOAT_OUTPUT
 from fairway.quantizing import Wishes
 from fairway.record import versions
 from fairway.sensing import sense_file

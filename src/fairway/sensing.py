@@ -48,7 +48,7 @@ from fairway.subject.subject import Subject
 
 Progress = Callable[[Any], None]
 TRIALS = "trials.jsonl"
-CALIBRATING, CONCLUDING = 0.25, 0.1
+CALIBRATING, CONCLUDING = 0.5, 0.1
 """Shares of the time: until when calibrating may go on, and what is left for the search at the end."""
 
 

@@ -24,6 +24,17 @@ def test_a_convolution_is_one_unit_with_the_relu_that_it_alone_feeds(tmp_path: P
     assert units["second"].weights == 16 * 16 * 9
 
 
+def test_nothing_is_left_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """onnxruntime's symbolic shapes leave what they stumbled over there."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    making, _ = ready(recurrent(tmp_path / "net.onnx"), tmp_path / "work", time=(2, 9), batch=(1, 3))
+    make("int8-static", making)
+    make("int8-dynamic", making)
+    assert list(here.iterdir()) == []
+
+
 def test_a_recurrent_node_is_a_unit(tmp_path: Path) -> None:
     units = prepare(recurrent(tmp_path / "net.onnx"), tmp_path).units
     assert [unit.operator for unit in units] == ["GRU", "MatMul"]

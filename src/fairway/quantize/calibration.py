@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairway.errors import complain
-from fairway.quantize.prepare import FOLLOWING, HEAVY, Prepared
+from fairway.quantize.cutting import value_infos
+from fairway.quantize.prepare import FLOAT_OUTPUT, RECURRENT, Prepared
 
 if TYPE_CHECKING:
     from fairway.quantize.samples import Sample
@@ -60,19 +61,19 @@ def calibrate(
     prepared: Prepared, samples: Iterator[Sample], method: str, folder: Path, until: float | None = None
 ) -> Ranges:
     """Runs the samples through the prepared graph, some of them where time is short; refuses what comes out as NaN."""
-    from onnxruntime.quantization.calibrate import CalibrationMethod, create_calibrator
+    from onnxruntime.quantization import calibrate as stock
 
     kinds = {
-        "minmax": CalibrationMethod.MinMax, "entropy": CalibrationMethod.Entropy,
-        "percentile": CalibrationMethod.Percentile,
+        "minmax": stock.MinMaxCalibrater, "entropy": stock.EntropyCalibrater, "percentile": stock.PercentileCalibrater,
     }  # fmt: skip
     count = 0
     with contextlib.redirect_stdout(io.StringIO()):  # onnxruntime tells of every histogram
-        calibrator = create_calibrator(
-            prepared.path, [*HEAVY, *FOLLOWING], str(folder / "augmented.onnx"), kinds[method],
-            # Ranges that are symmetric by force would waste half of what unsigned bytes can say.
-            extra_options={"symmetric": False},
-        )  # fmt: skip
+        # Ranges that are symmetric by force would waste half of what unsigned bytes can say.
+        calibrator = kinds[method](prepared.path, [], str(folder / "augmented.onnx"), symmetric=False)
+        wanted = _wanted(prepared, calibrator.model)
+        calibrator.select_tensors_to_calibrate = lambda model: (wanted, value_infos(model))
+        calibrator.augment_graph()
+        calibrator.create_inference_session()
         for first in samples:
             some = _Some(chain([first], samples), AT_ONCE[method])
             calibrator.collect_data(some)
@@ -85,3 +86,11 @@ def calibrate(
     if wild:
         raise complain("FW703", f"with these samples {wild[0]} of the float model is not finite")
     return Ranges(method, count, ranges)
+
+
+def _wanted(prepared: Prepared, model: Any) -> set[str]:
+    """What units are given, and what those give that round it: onnxruntime would look at every tensor around."""
+    inside = {name for unit in prepared.units if unit.operator not in RECURRENT for name in unit.nodes}
+    nodes = [node for node in model.graph.node if node.name in inside]
+    given = {node.input[0] for node in nodes}
+    return given | {node.output[0] for node in nodes if node.op_type not in FLOAT_OUTPUT}

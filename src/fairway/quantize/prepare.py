@@ -20,6 +20,8 @@ from fairway.errors import complain
 from fairway.quantize.cutting import cuts
 
 HEAVY = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+FLOAT_OUTPUT = ("MatMul", "Gemm")
+"""Their kernels take bytes and give floats; rounding the result to a byte would gain nothing."""
 FOLLOWING = ("Relu", "Clip")
 RECURRENT = ("GRU", "LSTM", "RNN")
 LEAST_OPSET = 13

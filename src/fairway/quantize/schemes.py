@@ -21,11 +21,9 @@ import onnx
 from fairway.errors import complain
 from fairway.quantize.calibration import Ranges
 from fairway.quantize.cpu import Arithmetic
-from fairway.quantize.prepare import FOLLOWING, HEAVY, QUANTISED, RECURRENT, Prepared, Unit
+from fairway.quantize.prepare import FLOAT_OUTPUT, FOLLOWING, HEAVY, QUANTISED, RECURRENT, Prepared, Unit
 
 SCHEMES = ("int8-dynamic", "int8-static", "int4-weights", "fp16", "bf16")
-FLOAT_OUTPUT = ("MatMul", "Gemm")
-"""Their kernels take bytes and give floats; rounding the result to a byte would gain nothing."""
 BLOCK = 32
 INT8_ACTIVATIONS = 4
 """MatMulNBits' accuracy_level: activations may be rounded to bytes on the way, which is what makes it fast."""

@@ -18,10 +18,13 @@ from fairway.bench.apart import Apart, Failed
 from fairway.bench.bench import Wanted, bench
 from fairway.bench.plot import draw
 from fairway.bench.points import write_points
+from fairway.cli.bench import bench as command
 from fairway.cli.bench import show
 from fairway.errors import UserError
 from fairway.file_subject import file_subject
+from fairway.findings import Finding
 from fairway.ladder.attempt import Limits
+from fairway.recall import Proven, Stored
 from fairway.subject.onnx_file import open_header
 from fairway.subject.recipe import Overrides
 from fairway.workshop import Janitor
@@ -178,14 +181,43 @@ def test_an_arm_that_wants_too_much_memory_is_ended(make: Make, tmp_path: Path) 
         janitor.dismiss()
 
 
-def test_where_no_arm_runs_the_command_says_so_and_fails(make: Make, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("verdict", "changed", "said"),
+    [
+        ("wrong", False, "NOT VERIFIED: wrong for one fixed shape; 3 samples, level quick"),
+        ("unproven", False, "NOT VERIFIED: unproven for one fixed shape; 3 samples, level quick"),
+        ("verified", False, "verified for one fixed shape; 3 samples, level quick"),
+        ("verified", True, "NOT VERIFIED: other bytes; what was verified is another file"),
+    ],
+)
+def test_what_the_record_says_stands_in_the_first_line(
+    make: Make, monkeypatch: pytest.MonkeyPatch, verdict: str, changed: bool, said: str
+) -> None:
+    proven = Proven(verdict, None, (), {}, "0" * 64, "quick", 3, {})
+    finding = Finding("FW116", "other bytes") if changed else None
+    monkeypatch.setattr(module, "compare_with_record", lambda path: (Stored(proven, {}, {}), finding))
+    lines = list(show(bench([make()], wanted=QUICK)))
+    assert lines[0].split("net.onnx  ")[1] == said
+
+
+def test_the_command_prints_json_and_draws(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = make()
-    done = subprocess.run(
-        [sys.executable, "-c", "from fairway.cli import main; main()", "bench", str(path), "--input",
-         "other: float32[batch, 64]", "--threads", "1"], capture_output=True, text=True, timeout=100,
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert "failed: the file takes x; declared are other" in done.stdout
+    code = command(
+        [path], at=["batch=2"], levels="all,basic", threads="1", seconds=0.05, plot=tmp_path / "a.svg", json=True
+    )
+    assert code == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [row["arm"] for row in told["points"][0]["speeds"]] == [
+        "net.onnx, ONNX Runtime all, 1 thread", "net.onnx, ONNX Runtime basic, 1 thread",
+    ]  # fmt: skip
+    assert told["points"][0]["speeds"][0]["durations"]
+    assert told["machine"]["versions"]["onnxruntime"]
+    assert (tmp_path / "a.svg").read_text().endswith("</svg>\n")
+
+
+def test_where_no_arm_runs_the_command_says_so_and_fails(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command([make()], inputs=["other: float32[batch, 64]"], threads="1") == 1
+    assert "failed: the file takes x; declared are other" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

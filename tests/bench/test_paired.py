@@ -98,7 +98,7 @@ def test_the_clock_of_this_process_measures_real_calls() -> None:
 
 def test_the_same_seed_gives_the_same_interval() -> None:
     rng = np.random.default_rng(5)
-    a, b = rng.lognormal(size=40).tolist(), rng.lognormal(size=40).tolist()
+    a, b = rng.lognormal(size=(40, 3)).tolist(), rng.lognormal(size=(40, 3)).tolist()
     assert ratio_of(a, b, 3) == ratio_of(a, b, 3) != ratio_of(a, b, 4)
 
 
@@ -113,7 +113,7 @@ def test_a_ratio_says_its_interval_or_that_nothing_was_shown() -> None:
 
 def test_rounds_that_are_no_pairs_are_refused() -> None:
     with pytest.raises(ValueError, match="no pairs"):
-        ratio_of([1.0, 2.0], [1.0])
+        ratio_of([[1.0], [2.0]], [[1.0]])
 
 
 def _series(kind: str, rng: np.random.Generator, rounds: int) -> tuple[np.ndarray, np.ndarray]:
@@ -126,7 +126,7 @@ def _series(kind: str, rng: np.random.Generator, rounds: int) -> tuple[np.ndarra
         a = a + left
     if kind == "spikes":
         a, b = a + (rng.random(rounds) < 0.1) * 1.5, b + (rng.random(rounds) < 0.1) * 1.5
-    return np.exp(a), np.exp(b)
+    return np.exp(a)[:, None], np.exp(b)[:, None]
 
 
 @pytest.mark.parametrize("kind", ["independent", "neighbours alike", "spikes"])
@@ -144,6 +144,20 @@ def test_a_difference_of_five_percent_is_seen_through_noise_of_two() -> None:
         a, b = _series("independent", rng, 60)
         found += ratio_of(a.tolist(), (1.05 * b).tolist()).slower
     assert found == 50
+
+
+@pytest.mark.parametrize(("few", "many"), [(1, 4), (2, 30), (5, 5)])
+@pytest.mark.parametrize("rounds", [8, 60])
+def test_an_arm_with_more_calls_in_a_round_is_not_faster_for_that(few: int, many: int, rounds: int) -> None:
+    """Durations spread over an order of magnitude, as beside busy neighbours; a smallest of many is smaller."""
+    rng = np.random.default_rng(few)
+    values, alarms = [], 0
+    for _ in range(200):
+        ratio = ratio_of(rng.lognormal(0, 1, (rounds, few)).tolist(), rng.lognormal(0, 1, (rounds, many)).tolist())
+        values.append(math.log(ratio.value))
+        alarms += ratio.differs
+    assert alarms <= 10
+    assert abs(np.mean(values)) < 0.1, "off by less than a tenth, where one call may take ten times another"
 
 
 def test_timing_needs_no_torch() -> None:

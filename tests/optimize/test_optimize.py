@@ -12,6 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from fairway.cli.optimize import optimize as command
 from fairway.errors import UserError
 from fairway.exporting import make_settings
 from fairway.ladder.climb import Settings
@@ -249,11 +250,32 @@ def test_a_pass_whose_package_is_missing_says_what_to_install(
     assert row.reason == "no_such_package is not installed: pip install 'fairway[optimize]'"
 
 
-def test_the_record_is_fit_for_json(source: Path, planted: Callable[..., None]) -> None:
-    planted(straight)
-    found = run(source, recipe=False)
-    assert found.result is not None
-    json.dumps(found.result.record, allow_nan=False)
+@pytest.mark.parametrize("as_json", [False, True])
+def test_the_command_tells_the_story(
+    source: Path, planted: Callable[..., None], capsys: pytest.CaptureFixture[str], as_json: bool
+) -> None:
+    planted(raising, straight)
+    options = {"at": ["batch=8"], "seconds": 0.25, "threads": 1, "level": "quick", "dims": ["batch=1..8"]}
+    assert command(source, json=as_json, **options) == 0
+    said = capsys.readouterr().out
+    written = source.with_name("net.optimised.onnx")
+    assert written.exists()
+    if as_json:
+        told = json.loads(said)
+        assert (told["verdict"], told["optimised"]["kept"], told["path"]) == ("unproven", ["straight"], str(written))
+        return
+    assert "raising   left out, raised RuntimeError: shape inference failed" in said
+    assert "straight  KEPT, faster: " in said
+    assert "judged    against net.onnx itself, over batch 1..8" in said
+    assert "unproven  " in said
+
+
+def test_the_command_says_when_nothing_helped(
+    source: Path, planted: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    planted(raising)
+    assert command(source, dims=["batch=1..8"], at=["batch=8"], threads=1) == 1
+    assert "nothing helped, so nothing was written; " in capsys.readouterr().out
 
 
 def test_an_input_that_does_not_run_is_named_before_any_pass(source: Path, planted: Callable[..., None]) -> None:

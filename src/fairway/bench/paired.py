@@ -18,8 +18,8 @@ import numpy as np
 from fairway.bench.ratio import Ratio, ratio_of
 
 ROUNDS = 60
-FEWEST = 8
-"""Rounds that are taken even where they last longer than was asked for."""
+FEW, FEWEST = 15, 8
+"""Rounds that are taken even where they last longer than was asked for; and of calls that last as long as that."""
 
 GRAIN = 100e-6
 """Seconds: shorter calls are timed several together, since reading the clock takes a tenth of a microsecond."""
@@ -56,8 +56,7 @@ class Timings:
     """Everything that was measured. Seconds of a call throughout."""
 
     samples: dict[str, tuple[float, ...]]
-    """By arm, the lower quartile of each round: what else a machine does can only make calls longer. The same place is
-    the same round for all arms."""
+    """By arm, the median of each round; the same place is the same round for all arms."""
     durations: dict[str, tuple[tuple[float, ...], ...]]
     """By arm and round, every duration."""
     calls: dict[str, int]
@@ -76,7 +75,7 @@ class Timings:
 
     def ratio(self, name: str, base: str) -> Ratio:
         """How many times faster than `base` the arm `name` is: above 1, its calls are shorter."""
-        return ratio_of(self.samples[base], self.samples[name], self.seed)
+        return ratio_of(self.durations[base], self.durations[name], self.seed)
 
 
 def paired(
@@ -92,7 +91,8 @@ def paired(
     order = random.Random(seed)
     lasts = _warm_up(arms, warmup)
     slowest = max(lasts.values())
-    rounds = max(1, min(rounds, max(FEWEST, int(seconds / slowest))))
+    fewest = FEWEST if slowest > seconds / 2 else FEW
+    rounds = max(1, min(rounds, max(fewest, int(seconds / slowest))))
     share = seconds / rounds
     plan = {name: _plan(share, last) for name, last in lasts.items()}
     durations: dict[str, list[tuple[float, ...]]] = {name: [] for name in names}
@@ -103,15 +103,11 @@ def paired(
             before = int(times > 2 and lasts[arm.name] < LONG)
             durations[arm.name].append(tuple(_time(arm, times + before, calls)[before:]))
     return Timings(
-        samples={name: tuple(map(_quartile, parts)) for name, parts in durations.items()},
+        samples={name: tuple(map(statistics.median, parts)) for name, parts in durations.items()},
         durations={name: tuple(parts) for name, parts in durations.items()},
         calls={name: calls for name, (_, calls) in plan.items()},
         seed=seed,
     )
-
-
-def _quartile(durations: Sequence[float]) -> float:
-    return sorted(durations)[(len(durations) - 1) // 4]
 
 
 def clock(call: Callable[[], object], times: int, calls: int) -> list[float]:

@@ -66,7 +66,7 @@ class Speed:
     ratio: Ratio | None
     """How many times faster than the first arm; None for that arm itself."""
     rounds: tuple[float, ...]
-    """A call of each round, its lower quartile; rounds pair up between arms."""
+    """The median of each round; rounds pair up between arms."""
     durations: tuple[float, ...]
     """Every duration that was measured."""
 
@@ -123,3 +123,11 @@ def speeds_of(timings: Timings, base: str) -> tuple[Speed, ...]:
         every = tuple(one for part in timings.durations[name] for one in part)
         found.append(Speed(name, p50, p95, p99, ratio, rounds, every))
     return tuple(found)
+
+
+def show_seconds(seconds: float) -> str:
+    """Three digits and a unit."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"

@@ -88,6 +88,8 @@ def show(found: Bench) -> Iterator[str]:
         yield printable(f"{note.path}  {mark}{note.about}")
     where = f"{found.machine['cpu']}, {found.machine['cores']} cores, load {found.machine['load']} at the end"
     yield printable(f"{where}; sizes by {found.sizes_from}; {found.seconds:g} s for each arm at each point")
+    if found.machine["load"] > 1.5 * found.machine["cores"]:
+        yield "the machine was busy with other things: intervals are wide, milliseconds not those of an idle one"
     for at in found.points:
         yield ""
         yield from _point(at)
@@ -99,13 +101,14 @@ def show(found: Bench) -> Iterator[str]:
 
 
 def _point(at: AtPoint) -> Iterator[str]:
+    from fairway.bench.result import show_seconds
     from fairway.subject.dims import show as show_point
 
     width = max(map(len, (*(s.arm for s in at.speeds), *at.failures)), default=0)
     title = f"at {show_point(at.point)}"
     yield f"{title:<{width}}  {'p50':>9} {'p95':>9} {'p99':>9}  speed"
     for speed in at.speeds:
-        times = " ".join(f"{_time(one):>9}" for one in (speed.p50, speed.p95, speed.p99))
+        times = " ".join(f"{show_seconds(one):>9}" for one in (speed.p50, speed.p95, speed.p99))
         yield printable(f"{speed.arm:<{width}}  {times}  {_ratio(speed)}")
     for name, why in at.failures.items():
         yield printable(f"{name:<{width}}  {'-':>9} {'-':>9} {'-':>9}  failed: {why}")
@@ -116,15 +119,18 @@ def _ratio(speed: Speed) -> str:
 
 
 def _arms(arms: tuple[ArmRow, ...]) -> Iterator[str]:
+    from fairway.bench.result import show_seconds
+
     width = max((len(arm.name) for arm in arms), default=0)
     yield f"{'each in a process of its own':<{width}}  {'loaded in':>9} {'peak memory':>12}"
     for arm in arms:
-        ready = "-" if arm.ready_seconds is None else _time(arm.ready_seconds)
+        ready = "-" if arm.ready_seconds is None else show_seconds(arm.ready_seconds)
         peak = "-" if arm.peak_bytes is None else f"{arm.peak_bytes / 1e6:.0f} MB"
         yield printable(f"{arm.name:<{width}}  {ready:>9} {peak:>12}")
 
 
 def _profile(profile: Profile) -> Iterator[str]:
+    from fairway.bench.result import show_seconds
     from fairway.subject.dims import show as show_point
 
     if profile.note:
@@ -133,15 +139,9 @@ def _profile(profile: Profile) -> Iterator[str]:
     title = f"{profile.file} at {show_point(profile.point)}, where the time goes"
     yield printable(f"{title}: {len(profile.top)} of {len(profile.costs)} kinds of operators")
     if profile.seconds > 2 * profile.plain_seconds:
-        told = f"{_time(profile.seconds)} instead of {_time(profile.plain_seconds)}"
+        told = f"{show_seconds(profile.seconds)} instead of {show_seconds(profile.plain_seconds)}"
         yield f"  (a call takes {told} under the profiler: what is small and many looks larger than it is)"
     width = max((len(cost.operator) for cost in profile.top), default=0)
     for cost in profile.top:
-        yield printable(f"  {cost.share:>4.0%} {_time(cost.seconds):>9}  {cost.operator:<{width}}  {cost.module}")
-
-
-def _time(seconds: float) -> str:
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds * 1e6:.3g} µs"
+        took = f"{cost.share:>4.0%} {show_seconds(cost.seconds):>9}"
+        yield printable(f"  {took}  {cost.operator:<{width}}  {cost.module}")

@@ -145,13 +145,15 @@ def plan(
         for number in range(min(FIRST, samples)):
             yield from left(number, groups, (kind,))
     for number in range(min(FIRST, samples), samples):
-        ranked = [one.group for one in sum_up(groups, done(), metric)]
+        ranked = [one.group for one in sum_up(groups, done(), metric, errors=False)]
         yield from left(number, ranked[: max(CHUNK, len(ranked) // 2)], both)
     for number in range(samples):
         yield from left(number, groups, both)
 
 
-def sum_up(groups: Sequence[Group], trials: Mapping[tuple[str, str, int], Trial], metric: str) -> list[Sensed]:
+def sum_up(
+    groups: Sequence[Group], trials: Mapping[tuple[str, str, int], Trial], metric: str, errors: bool = True
+) -> list[Sensed]:
     """Groups with what their trials say, the one that loses most first; groups without a trial are left out."""
     by_group: dict[tuple[str, str], list[Trial]] = {}
     for trial in trials.values():
@@ -160,12 +162,13 @@ def sum_up(groups: Sequence[Group], trials: Mapping[tuple[str, str, int], Trial]
     for group in groups:
         alone, kept = by_group.get((ALONE, group.name), []), by_group.get((KEPT, group.name), [])
         if alone:
-            drop, error = _drop(alone, metric)
-            found.append(Sensed(group, drop, error, _drop(kept, metric)[0] if kept else math.nan, len(alone)))
+            drop, error = _drop(alone, metric, errors)
+            other = _drop(kept, metric, False)[0] if kept else math.nan
+            found.append(Sensed(group, drop, error, other, len(alone)))
     return sorted(found, key=lambda one: (-one.alone if not math.isnan(one.alone) else math.inf))
 
 
-def _drop(trials: Sequence[Trial], metric: str) -> tuple[float, float | None]:
+def _drop(trials: Sequence[Trial], metric: str, errors: bool) -> tuple[float, float | None]:
     """The drop over all samples, and its standard error by leaving out one at a time."""
     own = [trial.drop for trial in trials if trial.drop is not None]
     if own:
@@ -173,7 +176,7 @@ def _drop(trials: Sequence[Trial], metric: str) -> tuple[float, float | None]:
     scores = [trial.score for trial in trials if trial.score is not None]
     whole = add_up(scores).drop(metric)
     count = len(scores)
-    if count < 2:
+    if count < 2 or not errors:
         return whole, None
     without = [add_up((*scores[:i], *scores[i + 1 :])).drop(metric) for i in range(count)]
     mean = sum(without) / count

@@ -47,7 +47,9 @@ def test_a_scheme_that_finds_nothing_is_a_finding(scheme: str, tmp_path: Path) -
 
 def test_convolutions_stay_in_float_where_activations_are_scaled_at_run_time(tmp_path: Path) -> None:
     making, _ = ready(convnet(tmp_path / "net.onnx"), tmp_path / "work")
-    kinds = [node.op_type for node in onnx.load(make("int8-dynamic", making).path).graph.node]
+    made = make("int8-dynamic", making)
+    assert ([u.name for u in made.quantised], [u.name for u in made.kept]) == (["head"], ["first", "second", "beside"])
+    kinds = [node.op_type for node in onnx.load(made.path).graph.node]
     assert kinds.count("Conv") == 3
     assert "ConvInteger" not in kinds
     assert "MatMulInteger" in kinds

@@ -24,6 +24,8 @@ from fairway.quantize.cpu import Arithmetic
 from fairway.quantize.prepare import FLOAT_OUTPUT, FOLLOWING, HEAVY, QUANTISED, RECURRENT, Prepared, Unit
 
 SCHEMES = ("int8-dynamic", "int8-static", "int4-weights", "fp16", "bf16")
+TOUCHED = {"int8-dynamic": (*FLOAT_OUTPUT, *RECURRENT), "int4-weights": FLOAT_OUTPUT}
+"""The operators whose weights a scheme makes narrow, where these are not all."""
 BLOCK = 32
 INT8_ACTIVATIONS = 4
 """MatMulNBits' accuracy_level: activations may be rounded to bytes on the way, which is what makes it fast."""
@@ -72,7 +74,7 @@ def make(scheme: str, making: Making, keep: Collection[str] = (), name: str = ""
     if not count:
         raise complain("FW705", f"{scheme} found nothing to quantise: {_what_there_is(making.prepared)}")
     onnx.save(model, path)
-    done = tuple(unit for unit in units if scheme != "int4-weights" or unit.operator in FLOAT_OUTPUT)
+    done = tuple(unit for unit in units if unit.operator in TOUCHED.get(scheme, (unit.operator,)))
     kept = tuple(unit for unit in making.prepared.units if unit not in done)
     return Variant(scheme, path, done, kept, count)
 

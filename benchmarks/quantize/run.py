@@ -81,8 +81,8 @@ def table(rows: list[dict]) -> str:
         "paired with the float file on one thread, with its interval; values are drawn from the recipes' specs, at the",
         "middle of their domains. Drop is the error's share of the output's power on samples held back (1% is 20 dB),",
         "of the worst output; top-1 is the share of places with the same largest element. `int8-mixed` keeps as many",
-        "layers in float as bring the drop of int8-static down to a quarter on the samples that they are chosen by; the",
-        "drop shown is on others. Models that are not in the table were not run yet.", "",
+        "layers in float as bring the drop of int8-static down to a quarter on the samples that they are chosen by;",
+        "the drop shown is on others. Models that are not in the table were not run yet.", "",
         "| model | scheme | size | speed | drop | SQNR | top-1 | layers in float |",
         "|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
@@ -99,7 +99,8 @@ def table(rows: list[dict]) -> str:
         sqnr = "–" if quality["sqnr_db"] is None else f"{quality['sqnr_db']:.1f} dB"
         units = f"{kept} of {kept + row['units_quantised']}" if row["scheme"] in ("int8-static", "int8-mixed") else ""
         lines.append(
-            start + f"| {row['size_share']:.0%} | {row['speed']['said']} | {row['drop']:.3%} | {sqnr} | {top1} | {units} |"
+            start + f"| {row['size_share']:.0%} | {row['speed']['said']} | {row['drop']:.3%} | {sqnr} | {top1} "
+            f"| {units} |"
         )
     cpu = this_cpu()
     lines += [

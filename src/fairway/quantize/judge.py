@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fairway.quantize.samples import Sample
 
 THREADS = 1
-"""One, as on the phones and in the services that small models are quantised for; ratios differ little with two."""
+"""Two files are compared, not two ways to use a machine; `fairway bench` takes other numbers."""
 CONVERTING = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "Cast")
 
 

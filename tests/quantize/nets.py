@@ -66,6 +66,22 @@ def mlp(path: Path, planted: int | None = None, opset: int = 17) -> Path:
     return save(path, nodes, weights, [floats("x", *shape)], [floats("y", *shape)], opset)
 
 
+def turned(path: Path) -> Path:
+    """A value that goes through a transpose into the next layer, and past it as a residual."""
+    draw = np.random.default_rng(3)
+    weights = {f"w{n}": (draw.standard_normal((WIDTH, WIDTH)) / np.sqrt(WIDTH)).astype(np.float32) for n in range(2)}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w0"], ["m0"], "first"),
+        helper.make_node("Tanh", ["m0"], ["t"]),
+        helper.make_node("Transpose", ["t"], ["u"], perm=[1, 0, 2]),
+        helper.make_node("MatMul", ["u", "w1"], ["m1"], "second"),
+        helper.make_node("Transpose", ["m1"], ["v"], perm=[1, 0, 2]),
+        helper.make_node("Add", ["v", "t"], ["y"]),
+    ]
+    shape = ("batch", PLACES, WIDTH)
+    return save(path, nodes, weights, [floats("x", *shape)], [floats("y", *shape)])
+
+
 def convnet(path: Path) -> Path:
     """Two convolutions with a relu between, a third beside them, and a Gemm at the end."""
     draw = np.random.default_rng(1)

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from tests.quantize.nets import convnet, floats, mlp, ready, recurrent, save
+from tests.quantize.nets import convnet, floats, mlp, ready, recurrent, save, turned
 
 from fairway.quantize.judge import Session
 from fairway.quantize.metrics import Array, compare
@@ -21,6 +21,7 @@ from fairway.quantize.slices import Sliced
 
 NETS: dict[str, tuple[Callable[[Path], Path], dict[str, tuple[int, int]]]] = {
     "mlp": (mlp, {"batch": (1, 4)}),
+    "turned": (turned, {"batch": (1, 4)}),
     "convnet": (convnet, {"batch": (1, 4)}),
     "recurrent": (recurrent, {"time": (2, 9), "batch": (1, 3)}),
 }

@@ -18,9 +18,11 @@ from fairway.cli import (
     locate,
     matrix,
     optimize,
+    quantize,
     reduce,
     remedies,
     routes,
+    sensitivity,
     verify,
     watch,
 )
@@ -45,6 +47,8 @@ app.command("export-generation")(export_generation.export_generation)
 app.command("verify")(verify.verify)
 app.command("locate")(locate.locate)
 app.command("reduce")(reduce.reduce)
+app.command("quantize")(quantize.quantize)
+app.command("sensitivity")(sensitivity.sensitivity)
 app.command("inspect")(inspect.inspect)
 app.command("bench")(bench.bench)
 app.command("optimize")(optimize.optimize)

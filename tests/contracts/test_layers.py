@@ -17,7 +17,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("fairway.findings", "fairway.workshop"),
     ("fairway.plugins",),
     ("fairway.knowledge",),
-    ("fairway.errors", "fairway.extras"),
+    ("fairway.errors", "fairway.extras", "fairway.quantize.cpu"),
+    ("fairway.fanout",),
     ("fairway.subject",),
     ("fairway.weights",),
     ("fairway.ladder.route",),
@@ -31,10 +32,14 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("fairway.ladder",),
     ("fairway.record",),
     ("fairway.deliver", "fairway.recall", "fairway.report", "fairway.result"),
-    ("fairway.exporting",),
+    ("fairway.exporting", "fairway.file_subject"),
+    ("fairway.bench",),
+    ("fairway.quantize",),
+    ("fairway.quantizing",),
+    ("fairway.sensing",),
     (
-        "fairway.doctor", "fairway.generation", "fairway.locating", "fairway.matrix", "fairway.reduce",
-        "fairway.testing",
+        "fairway.doctor", "fairway.generation", "fairway.locating", "fairway.matrix", "fairway.optimize",
+        "fairway.reduce", "fairway.testing",
     ),
     ("fairway.cli",),
     ("fairway",),
@@ -49,7 +54,9 @@ KNOWN_CYCLES = {
 MODULE_LINES = 400
 FUNCTION_LINES = 80
 
-LONGER: dict[str, int] = {}
+LONGER: dict[str, int] = {
+    "fairway.findings.codes": 480,  # one flat table, which is looked up in and not read through
+}
 """Modules that break the rule today, each with a limit of its own."""
 
 
@@ -138,8 +145,9 @@ def test_only_the_cli_prints(name: str) -> None:
     "words",
     [
         "--help", "export --help", "export-generation --help", "verify --help", "locate --help", "reduce --help",
-        "report --help", "doctor --help", "matrix --help", "watch --help", "watch add --help", "explain FW206",
-        "routes",
+        "quantize --help", "sensitivity --help",
+        "bench --help", "optimize --help", "report --help",
+        "doctor --help", "matrix --help", "watch --help", "watch add --help", "explain FW206", "routes",
     ],
 )
 def test_help_needs_no_torch(words: str) -> None:

@@ -12,8 +12,8 @@ A model against itself: arm b is the same file, or the same file made slower by 
 of each call's own time in a loop. `noisy` has a neighbour that burns a core at random moments. A difference is claimed
 where the 99 % interval excludes 1.
 
-The interval's constants were settled while this ran. With two processes tries 0 to 18, with one process tries 0 to 75 were
-measured before that and judged again from their durations; the others came after.
+The interval's constants were settled while this ran. With two processes tries 0 to 18, with one process tries 0 to 75,
+and those of slower arms were measured before that and judged again from their durations; the others came after.
 
 | a call takes | arms in | neighbour | arm b | tries | claimed to differ | median width | off by, median |
 |---|---|---|---|---|---|---|---|

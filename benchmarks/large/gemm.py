@@ -1,6 +1,6 @@
-"""What a linear layer costs as Gemm with `transB` beside MatMul with a weight turned over: `python benchmarks/large/gemm.py`.
+"""What a linear layer costs as Gemm with `transB` beside MatMul with a weight turned over.
 
-Sizes are those of the text towers' layers, at one token and at many.
+By `python benchmarks/large/gemm.py`. Sizes are those of the text towers' layers, at one token and at many.
 """
 
 from __future__ import annotations

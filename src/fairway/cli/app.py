@@ -16,6 +16,8 @@ from fairway.cli import (
     inspect,
     locate,
     matrix,
+    publish,
+    pull,
     reduce,
     remedies,
     routes,
@@ -44,6 +46,8 @@ app.command("verify")(verify.verify)
 app.command("locate")(locate.locate)
 app.command("reduce")(reduce.reduce)
 app.command("inspect")(inspect.inspect)
+app.command("publish")(publish.publish)
+app.command("pull")(pull.pull)
 app.command("doctor")(doctor.doctor)
 app.command("matrix")(matrix.matrix)
 app.add_typer(watch.app, name="watch")

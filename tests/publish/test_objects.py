@@ -197,13 +197,16 @@ def test_parts_of_a_large_file_that_arrived_before_the_kill_are_not_sent_again(
 def test_parts_that_hold_other_bytes_are_sent_again(
     s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3_module, "PART", 5 * 2**20)
-    model = make_model(tmp_path / "a", rows=2**19, external="net.onnx.data")
+    sent: list[int] = []
+    listen(monkeypatch, sent, most=9)
+    model = make_model(tmp_path / "a", rows=2**19, external="net.onnx.data")  # 8 MB: two parts
     store = store_of(s3)
     at = store._at(object_key(hash_file(tmp_path / "a/net.onnx.data")))
     upload = store._client.create_multipart_upload(**at)["UploadId"]
     store._client.upload_part(UploadId=upload, PartNumber=1, Body=b"x" * 5 * 2**20, **at)
+    sent.clear()
     publish(model, s3)
+    assert sent == [1, 2]
     pull(s3, tmp_path / "back")
     assert bytes_of(tmp_path / "back") == bytes_of(tmp_path / "a")
 

@@ -22,7 +22,7 @@ def quiet(event: object) -> None:
     """Nobody watches."""
 
 
-def publish(model: Path, where: str, unverified: bool = False, progress: Progress = quiet) -> Published:
+def publish(model: str | Path, where: str, unverified: bool = False, progress: Progress = quiet) -> Published:
     """Publishes a model file with its weights, its record and their checksums: all of it, or nothing.
 
     A file that is not verified, byte for byte, is refused unless `unverified` is said, which then stands in the record.
@@ -32,7 +32,7 @@ def publish(model: Path, where: str, unverified: bool = False, progress: Progres
         return find(where).publish(bundle, progress)
 
 
-def pull(where: str, folder: Path, version: str | None = None, progress: Progress = quiet) -> Pulled:
+def pull(where: str, folder: str | Path, version: str | None = None, progress: Progress = quiet) -> Pulled:
     """Brings a version back into a new folder. Every file must be the one that was published, and its record's."""
     folder = Path(folder)
     if folder.exists():

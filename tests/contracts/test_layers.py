@@ -36,7 +36,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "fairway.doctor", "fairway.generation", "fairway.locating", "fairway.matrix", "fairway.reduce",
         "fairway.testing",
     ),
-    ("fairway.publish",),
+    ("fairway.publish", "fairway.run"),
     ("fairway.cli",),
     ("fairway",),
 )
@@ -139,8 +139,8 @@ def test_only_the_cli_prints(name: str) -> None:
     "words",
     [
         "--help", "export --help", "export-generation --help", "verify --help", "locate --help", "reduce --help",
-        "doctor --help", "publish --help", "pull --help", "matrix --help", "watch --help", "watch add --help",
-        "explain FW206", "routes",
+        "doctor --help", "publish --help", "run --help", "pull --help", "matrix --help", "watch --help",
+        "watch add --help", "explain FW206", "routes",
     ],
 )
 def test_help_needs_no_torch(words: str) -> None:

@@ -21,6 +21,7 @@ from fairway.cli import (
     reduce,
     remedies,
     routes,
+    run,
     verify,
     watch,
 )
@@ -46,6 +47,7 @@ app.command("verify")(verify.verify)
 app.command("locate")(locate.locate)
 app.command("reduce")(reduce.reduce)
 app.command("inspect")(inspect.inspect)
+app.command("run")(run.run)
 app.command("publish")(publish.publish)
 app.command("pull")(pull.pull)
 app.command("doctor")(doctor.doctor)

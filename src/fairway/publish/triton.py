@@ -45,9 +45,9 @@ class TritonRepository:
         self.where = f"triton:{root}"
 
     def publish(self, bundle: Bundle, progress: Progress) -> Published:
-        assert bundle.header is not None
         name = Path(bundle.model).stem
         bundle = _renamed(bundle)
+        assert bundle.header is not None
         config = write_config(name, bundle.header, _largest_batch(bundle)).encode()
         janitor = Janitor()
         try:

@@ -33,7 +33,9 @@ def run(
         str, typer.Option("--stitch", metavar="blend|mean|last", help="Where windows overlap.")
     ] = "blend",
     batch: Annotated[int, typer.Option("--batch", metavar="N", help="Windows, or samples, that are run at once.")] = 1,
-    over: Annotated[str | None, typer.Option("--over", metavar="DIM", help="The dim along the recording.")] = None,
+    over: Annotated[
+        str | None, typer.Option("--over", metavar="DIM", help="The dim along the recording, or its number.")
+    ] = None,
     carry: Annotated[
         list[str] | None, typer.Option("--carry", metavar="IN=OUT", help="State from window to window. Repeatable.")
     ] = None,

@@ -76,9 +76,16 @@ class Engine:
         self.over = how.over or self._guess()
         firsts = {value.shape[0] if value.shape else None for value in self.walking.values()}
         first = firsts.pop() if len(firsts) == 1 else None
-        self.batched = first is not None and first != self.over and (isinstance(first, str) or first == 1)
-        if not any(self.over in (value.shape or ()) for value in self.walking.values()):
+        self.batched = self.over != "0" and first != self.over and (isinstance(first, str) or first == 1)
+        if all(self._axis_of(value) is None for value in self.walking.values()):
             raise complain("FW006", f"--over {self.over}: no input has such a dim; {self._dims()}")
+
+    def _axis_of(self, value: Value) -> int | None:
+        """The axis that is walked along, by the dim's name or by its number."""
+        shape = value.shape or ()
+        if self.over.isdecimal():
+            return int(self.over) if int(self.over) < len(shape) else None
+        return shape.index(self.over) if self.over in shape else None
 
     def _dims(self) -> str:
         return "; ".join(map(str, self.walking.values()))
@@ -100,8 +107,10 @@ class Engine:
         return {name: self._lane(value, arrays[name], where) for name, value in self.walking.items()}
 
     def _lane(self, value: Value, array: Any, where: str) -> Lane:
-        shape = (value.shape or ())[1 if self.batched else 0 :]
-        axis = shape.index(self.over) if self.over in shape else None
+        axis = self._axis_of(value)
+        shape: list[Any] = [None if number == axis else size for number, size in enumerate(value.shape or ())]
+        if self.batched:
+            axis, shape = None if axis is None else axis - 1, shape[1:]
         for extra, seen in ((0, array.shape), (1, array.shape[1:]), (-1, array.shape[:-1])):
             dropped = 1 if extra == 0 else array.shape[0] if extra == 1 else array.shape[-1]
             fits = len(seen) == len(shape) and all(
@@ -145,7 +154,7 @@ class Engine:
         samples = min(lane.samples or 0 for lane in lanes.values() if lane.samples is not None)
         here = self.run({**self.feed(lanes, [(0, min(window, samples))], window), **state})
         there: list[Array] = []  # where the file takes one length only
-        for other in (window + 1, max(window - 1, 1)):
+        for other in (window + 1, window - 1) if window > 1 else (2,):
             with contextlib.suppress(UserError):
                 there = self.run({**self.feed(lanes, [(0, min(other, samples))], other), **state})
                 break

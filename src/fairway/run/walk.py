@@ -26,7 +26,7 @@ from fairway.subject.onnx_file import check_room, open_header
 
 NOTED = 2.0
 """Seconds between two notes of progress."""
-ABOUT, STATE, SCRAPS = "run.json", "state.npz", ".scraps"
+ABOUT, STATE, SCRAPS, DONE = "run.json", "state.npz", ".scraps", ".done.json"
 
 Progress = Callable[[Any], None]
 
@@ -81,8 +81,14 @@ def run(
     for path in recordings:
         folder = part / path.stem if several else part
         folder.mkdir(exist_ok=True)
+        if (folder / DONE).exists():
+            walked.append(_read_done(folder / DONE))
+            continue
         walk = _Walk(engine, how, path, folder, None if recipe is None else Eager(recipe), progress)
         walked.append(walk.go(None if unverified else _bounds(model, engine.over)))
+        (folder / DONE).write_text(json.dumps(dataclasses.asdict(walked[-1])))
+    for path in part.rglob(DONE):
+        path.unlink()
     part.rename(out)
     return Ran(out, tuple(walked))
 
@@ -94,12 +100,22 @@ def _begin(part: Path, model: Path, recordings: list[Path], how: How) -> None:
     text = json.dumps({**about, "versions": versions()}, indent=1, default=dict) + "\n"
     try:
         part.mkdir(exist_ok=True)
-        if not (part / ABOUT).exists():
+        about_there = (part / ABOUT).read_text() if (part / ABOUT).exists() else None
+        if about_there == text:
+            return
+        worth = [p for p in part.rglob("*") if p.suffix in (".npy", ".npz") and SCRAPS not in p.parts]
+        if about_there is None or not worth:
             (part / ABOUT).write_text(text)
-        elif (part / ABOUT).read_text() != text:
+        else:
             raise complain("FW809", f"{part} was left by a run of another file, of other data or with other options")
     except OSError as error:
         raise complain("FW009", f"{part}: {error.strerror or error}") from error
+
+
+def _read_done(path: Path) -> Walked:
+    """A recording that was finished before the run was stopped."""
+    told = json.loads(path.read_text())
+    return Walked(**{**told, "outputs": {name: tuple(shape) for name, shape in told["outputs"].items()}})
 
 
 def _bounds(model: Path, dim: str) -> tuple[int, int] | None:

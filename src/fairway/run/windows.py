@@ -29,7 +29,7 @@ class How:
     batch: int = 1
     """Windows that are run at once."""
     over: str | None = None
-    """The dim that runs along the recording."""
+    """The dim that runs along the recording, by its name, or by its number where the file fixes it."""
     carry: Mapping[str, str] = field(default_factory=dict)
     """Inputs that get, from the second window on, what an output said in the window before."""
 

@@ -205,10 +205,25 @@ def test_a_run_that_was_killed_goes_on_and_gives_the_same_bytes(
         assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes(), path.name
 
 
+def test_recordings_that_were_finished_are_not_run_again(tmp_path: Path) -> None:
+    model = moving_sum(tmp_path)
+    (tmp_path / "data").mkdir()
+    np.save(tmp_path / "data/a.npy", signal_of(30))
+    (tmp_path / "data/b.npy").write_bytes(b"not yet")
+    assert code(model, tmp_path / "data", tmp_path / "out", How(5)) == "FW113"
+    told: list[str] = []
+    assert code(model, tmp_path / "data", tmp_path / "out", How(6)) == "FW809"
+    np.save(tmp_path / "out.part/a/y.npy", np.zeros(1))  # to see that it is left alone
+    assert code(model, tmp_path / "data", tmp_path / "out", How(5), progress=lambda e: told.append(e[1])) == "FW113"
+    assert told == []
+    assert np.load(tmp_path / "out.part/a/y.npy").shape == (1,)
+
+
 def test_what_another_run_left_is_not_gone_on_with(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", signal_of(30))
     (tmp_path / "out.part").mkdir()
     (tmp_path / "out.part/run.json").write_text("{}")
+    (tmp_path / "out.part/y.npy").touch()
     assert code(moving_sum(tmp_path), tmp_path / "x.npy", tmp_path / "out", How(5)) == "FW809"
 
 

@@ -54,6 +54,17 @@ def test_dropping_the_tail_leaves_what_full_windows_reach(tmp_path: Path) -> Non
     assert np.load(tmp_path / "out/y.npy").shape == (9, 2)
 
 
+@pytest.mark.parametrize("tail", ["short", "shift", "pad"])
+def test_the_last_window_is_shorter_or_moved_back_or_filled_with_zeros(tmp_path: Path, tail: Any) -> None:
+    x = signal_of(11, 1)
+    np.save(tmp_path / "x.npy", x)
+    run(wavering(tmp_path), tmp_path / "x.npy", tmp_path / "out", How(4, 4, tail))
+    wanted = {"short": x[8:].mean(), "shift": x[7:].mean(), "pad": x[8:].sum() / 4}[tail]
+    means = np.load(tmp_path / "out/mean.npy")
+    assert means.shape == (3, 1)
+    assert abs(means[2, 0] - wanted) < 1e-6
+
+
 def by_hand(x: Array, window: int, step: int, stitch: str) -> Array:
     sums, weights = np.zeros(len(x)), np.zeros(len(x))
     for start in range(0, len(x) - window + 1, step):
@@ -120,7 +131,8 @@ def test_state_is_not_carried_where_windows_do_not_follow_one_another(tmp_path: 
 
 def test_steps_that_leave_gaps_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", signal_of(30))
-    assert code(moving_sum(tmp_path), tmp_path / "x.npy", tmp_path / "out", How(5, 4)) == "FW810"
+    with pytest.raises(UserError, match="FW810: steps of 4 with windows of 5, of which 2 give no answer, leave gaps"):
+        run(moving_sum(tmp_path), tmp_path / "x.npy", tmp_path / "out", How(5, 4))
 
 
 def test_a_file_where_only_the_batch_varies_is_run_by_rows(tmp_path: Path) -> None:

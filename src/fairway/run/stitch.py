@@ -26,7 +26,6 @@ class Stitched:
         described = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False}
         np.lib.format.write_array_header_1_0(self._file, {**described, "shape": (length, *shape)})
         self._file.seek(done * int(np.prod(shape, dtype=int)) * self._dtype.itemsize, os.SEEK_CUR)
-        self._file.truncate()  # what was written after the last note of progress
         self.done = done
         self._sums = np.zeros((0, *shape), np.float64 if self._how != "last" else dtype)
         self._weights = np.zeros(0)

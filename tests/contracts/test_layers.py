@@ -50,7 +50,9 @@ KNOWN_CYCLES = {
 MODULE_LINES = 400
 FUNCTION_LINES = 80
 
-LONGER: dict[str, int] = {}
+LONGER: dict[str, int] = {
+    "fairway.findings.codes": 560,  # one flat table, which is looked up in and not read through
+}
 """Modules that break the rule today, each with a limit of its own."""
 
 

@@ -20,6 +20,7 @@ from fairway.publish.checksums import NAME as SUMS
 from fairway.publish.checksums import read_checksums, write_checksums
 from fairway.publish.contract import Progress, Published
 from fairway.record import hash_file, versions
+from fairway.subject.onnx_file import check_room
 from fairway.workshop import Janitor, commit, open_workshop
 
 TOLERANCE = 1e-4
@@ -35,6 +36,8 @@ class OrtFolder:
         self.where = f"ort:{folder}"
 
     def publish(self, bundle: Bundle, progress: Progress) -> Published:
+        assert bundle.header is not None
+        check_room(bundle.header)
         janitor = Janitor()
         try:
             self.folder.mkdir(exist_ok=True)

@@ -75,6 +75,9 @@ def _npz(path: Path, scraps: Path) -> Arrays:
     """Members that are stored as they are lie in the archive as they would in a file; others are unpacked."""
     found: dict[str, Any] = {}
     with zipfile.ZipFile(path) as archive:
+        packed_bytes = sum(m.file_size for m in archive.infolist() if m.compress_type != zipfile.ZIP_STORED)
+        if packed_bytes > shutil.disk_usage(scraps).free:
+            raise complain("FW114", f"{path.name} holds {packed_bytes} bytes when unpacked; the disk has no room")
         for member in archive.infolist():
             name = member.filename.removesuffix(".npy")
             if member.compress_type != zipfile.ZIP_STORED:

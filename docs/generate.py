@@ -44,6 +44,7 @@ GROUPS = {
     "4": "What the evidence showed",
     "5": "Limits",
     "6": "This machine, and others",
+    "7": "Quantising",
     "8": "Delivering",
     "9": "Fairway itself",
 }

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-EVERY = 0.1
+EVERY = 0.25
 MB = 1_000_000
 
 

@@ -1,9 +1,10 @@
 """How small failing models get: `python benchmarks/reduce/run.py [--only NAME…]`.
 
 Cases of the corpus that torch's dynamo exporter with `Dim.DYNAMIC` gets wrong, drawn at random once (cases.txt):
-sixteen idioms and ten architectures. Each starts from the example at which it failed there, and goes through `reduce`
-with five minutes, in a process of its own. Rows go to rows.jsonl at once, and what is there is not run again; the sums
-go to results.md.
+sixteen idioms and ten architectures. Besides, chosen by hand, models that decide by values: a recipe of the examples
+and idioms of the corpus, three of them by the tracer (`trace:`). Each starts from the example at which it failed there,
+and goes through `reduce` with five minutes, in a process of its own. Rows go to rows.jsonl at once, and what is there
+is not run again; the sums go to results.md.
 """
 
 from __future__ import annotations
@@ -30,21 +31,30 @@ def drawn() -> list[str]:
     return (HERE / "cases.txt").read_text().split()
 
 
-def work(name: str) -> dict[str, Any]:
+def subject_of(case_name: str) -> Any:
     from columns import example_sizes
     from corpus import find
 
-    from fairway.reduce.reduce import reduce_subject
+    from fairway.subject.recipe import Overrides, load_subject
     from fairway.subject.subject import build_subject
 
-    case = find(name)
-    subject = build_subject(
-        case.build(), list(case.lines), bounds=case.bounds, multiples=case.multiples, name=name,
+    if ".py:" in case_name:
+        return load_subject(str(HERE.parents[1] / case_name), Overrides())
+    case = find(case_name)
+    return build_subject(
+        case.build(), list(case.lines), bounds=case.bounds, multiples=case.multiples, name=case_name,
         example=example_sizes(case),
     )  # fmt: skip
+
+
+def work(name: str) -> dict[str, Any]:
+    from fairway.reduce.reduce import reduce_subject
+
+    subject = subject_of(name.removeprefix("trace:"))
+    exporter = "trace" if name.startswith("trace:") else "dynamo"
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        got = reduce_subject(subject, Path(folder), "dynamo", None, BUDGET, LIMIT, lambda event: None)
+        got = reduce_subject(subject, Path(folder), exporter, None, BUDGET, LIMIT, lambda event: None)
     row: dict[str, Any] = {"case": name, "seconds": round(time.monotonic() - started, 1)}
     if got is None:
         return row | {"failure": "", "same": False, "note": "the calls alone do not fail"}

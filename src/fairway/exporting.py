@@ -24,7 +24,8 @@ from fairway.ladder.plan import TRACE_OPSETS
 from fairway.ladder.route import ROUTES, parse_route
 from fairway.ladder.tables import build_tables
 from fairway.plugins import refused
-from fairway.recall import compare_with_record
+from fairway.quantize.cpu import made_elsewhere, this_cpu
+from fairway.recall import Stored, compare_with_record
 from fairway.record import write_record
 from fairway.remedies.catalogue import CATALOGUE
 from fairway.remedies.plugged import plugged_translations
@@ -185,7 +186,7 @@ def verify_subject(
     header = open_header(path)
     check_room(header)
     check_signature(header, subject)
-    _, changed = compare_with_record(path)
+    stored, changed = compare_with_record(path)
     if changed is not None and changed.code == "FW119":
         raise UserError(changed)
     warm_up()
@@ -194,11 +195,19 @@ def verify_subject(
         climbed = judge_file(workers, subject, settings, str(path), header, tensors, Path(folder), heard)
         right = against() if climbed.verdict == "wrong" else ()
         begins = pinpoint(workers, subject, settings, climbed, tensors, heard, right)
-    findings = (*sorted((*climbed.findings, *begins), key=rank), *(() if changed is None else (changed,)))
+    told = (changed, *_about_quantised(stored))
+    findings = (*sorted((*climbed.findings, *begins), key=rank), *(one for one in told if one is not None))
     climbed = replace(climbed, findings=findings)
     record = write_record(subject, settings, climbed)
     record["opset"] = header.opset
     return _result(climbed, path, record)
+
+
+def _about_quantised(stored: Stored | None) -> Sequence[Finding | None]:
+    """A quantised file is not held to PyTorch's numbers, and may be made for another CPU."""
+    if stored is None or stored.proven.quantised is None:
+        return ()
+    return Finding("FW707", stored.proven.quantised), made_elsewhere(stored.whole, this_cpu())
 
 
 def _result(climbed: Climb, path: Path | None, record: dict[str, Any]) -> Result:

@@ -17,7 +17,7 @@ from fairway.subject.room import is_regular
 LARGEST = 64 * 2**20
 """Bytes. A record of a thousand samples has about one megabyte."""
 
-VERDICTS = ("verified", "unproven", "wrong", "failed")
+VERDICTS = ("verified", "unproven", "wrong", "failed", "quantised")
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,12 @@ class Proven:
     level: str | None
     points: int
     versions: Mapping[str, str]
+    quantised: str | None = None
+    """What quantising cost and gained; such a file was judged by quality, not by parity with PyTorch."""
 
     def __str__(self) -> str:
+        if self.quantised is not None:
+            return f"{self.verdict}: {self.quantised}; not held to PyTorch's numbers"
         dims = ", ".join(f"{name} {d['low']}..{d['high']}" for name, d in self.domain.items()) or "one fixed shape"
         return f"{self.verdict} for {dims}; {self.points} samples, level {self.level or 'none'}"
 
@@ -124,7 +128,15 @@ def _proven(short: Mapping[str, Any]) -> Proven:
         level=None if short.get("level") is None else _text(short["level"], "level"),
         points=points,
         versions={_text(k, "a package"): _text(v, "a version") for k, v in versions.items()},
+        quantised=_quantised(short),
     )
+
+
+def _quantised(short: Mapping[str, Any]) -> str | None:
+    """A verdict of `quantised` says what that means, or the record is none."""
+    if short["verdict"] != "quantised":
+        return None
+    return _text(_object(short.get("quantised"), "quantised").get("said"), "quantised.said")
 
 
 def _dim(value: Any, name: str) -> dict[str, int]:

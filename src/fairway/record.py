@@ -168,4 +168,7 @@ def short(record: dict[str, Any]) -> str:
         "points": len(evidence.get("tested", ())),
         "versions": record["versions"],
     }
+    if record.get("quantised"):
+        told = ("said", "from", "scheme", "cpu", "arithmetic")
+        kept["quantised"] = {key: record["quantised"].get(key) for key in told}
     return json.dumps(kept, sort_keys=True)

@@ -17,7 +17,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("fairway.findings", "fairway.workshop"),
     ("fairway.plugins",),
     ("fairway.knowledge",),
-    ("fairway.errors", "fairway.extras"),
+    ("fairway.errors", "fairway.extras", "fairway.quantize.cpu"),
+    ("fairway.fanout",),
     ("fairway.subject",),
     ("fairway.weights",),
     ("fairway.ladder.route",),
@@ -31,10 +32,14 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("fairway.ladder",),
     ("fairway.record",),
     ("fairway.deliver", "fairway.recall", "fairway.result"),
-    ("fairway.exporting",),
+    ("fairway.exporting", "fairway.file_subject"),
+    ("fairway.bench",),
+    ("fairway.quantize",),
+    ("fairway.quantizing",),
+    ("fairway.sensing",),
     (
-        "fairway.doctor", "fairway.generation", "fairway.locating", "fairway.matrix", "fairway.reduce",
-        "fairway.testing",
+        "fairway.doctor", "fairway.generation", "fairway.locating", "fairway.matrix", "fairway.optimize",
+        "fairway.reduce", "fairway.testing",
     ),
     ("fairway.publish", "fairway.run"),
     ("fairway.cli",),
@@ -141,8 +146,8 @@ def test_only_the_cli_prints(name: str) -> None:
     "words",
     [
         "--help", "export --help", "export-generation --help", "verify --help", "locate --help", "reduce --help",
-        "doctor --help", "publish --help", "run --help", "pull --help", "matrix --help", "watch --help",
-        "watch add --help", "explain FW206", "routes",
+        "quantize --help", "sensitivity --help", "bench --help", "optimize --help", "publish --help", "pull --help",
+        "run --help", "doctor --help", "matrix --help", "watch --help", "watch add --help", "explain FW206", "routes",
     ],
 )
 def test_help_needs_no_torch(words: str) -> None:

@@ -24,6 +24,14 @@ KNOWN = {
     ("locate/replay.py", "onnxruntime.InferenceSession"),
     ("publish/ort.py", "OrtSession"),
     ("run/engine.py", "onnxruntime.InferenceSession"),
+    # Likewise `bench` and `optimize_file`, for the file, its processes and the passes, whose files go back through it.
+    ("file_subject.py", "OrtSession"),
+    ("bench/engine.py", "onnxruntime.InferenceSession"),
+    ("bench/engine.py", "openvino.Core().compile_model"),
+    ("bench/profile.py", "ir.load"),
+    ("optimize/optimize.py", "ir.load"),
+    ("optimize/passes.py", "ir.load"),
+    ("optimize/passes.py", "onnxruntime.InferenceSession"),
     # Candidates that Fairway made itself a moment ago, in a folder of its own.
     ("deliver.py", "ir.load"),
     ("evidence/differential.py", "ir.load"),
@@ -33,6 +41,7 @@ KNOWN = {
     ("reduce/trial.py", "onnxruntime.InferenceSession"),
     ("reduce/point.py", "onnx.load"),
     ("evidence/answers.py", "torch.load"),
+    ("bench/engine.py", "np.load"),
     ("testing/trial.py", "onnxruntime.InferenceSession"),
     ("doctor/examine.py", "OrtSession"),
     # Code that the user named or installed, as `import` would.
@@ -87,3 +96,16 @@ def test_nothing_is_unpickled_but_by_torch_and_from_fairways_own_processes() -> 
         if isinstance(node, ast.Call) and ast.unparse(node.func).startswith(("pickle.load", "marshal.", "shelve."))
     }
     assert places <= {("ladder/attempt.py", "pickle.loads")}
+
+
+def test_bench_and_optimize_look_at_the_header_before_anything_else_sees_the_file() -> None:
+    for name, function in (("bench/bench.py", "bench"), ("optimize/optimize.py", "optimize_file")):
+        tree = ast.parse((SOURCE / name).read_text())
+        body = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function)
+        called = [ast.unparse(node.func) for node in ast.walk(body) if isinstance(node, ast.Call)]
+        looks = [one for one in called if one in ("_look_at", "open_header")]
+        opens = [one for one in called if one in ("file_subject", "_subject", "_started", "Workers", "race.check")]
+        assert looks
+        assert opens
+        lines = {ast.unparse(n.func): n.lineno for n in ast.walk(body) if isinstance(n, ast.Call)}
+        assert lines[looks[0]] < min(lines[one] for one in opens)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
+from fairway.reduce.aim import ways
 from fairway.reduce.draw import draw
 from fairway.reduce.program import Program
 from fairway.reduce.record import record
 from fairway.reduce.replay import replay
 from fairway.reduce.script import drawn, write_script
 from fairway.reduce.shrink import at_once, closed, contiguous, held_back
-from fairway.reduce.trial import dynamic, values_at
+from fairway.reduce.trial import Bench, dynamic, values_at
 from fairway.subject.subject import build_subject
 
 
@@ -98,3 +101,47 @@ def test_numbers_drawn_at_once_keep_their_gradients() -> None:
     assert [t.requires_grad for t in plain.weights.values()] == [t.requires_grad for t in whole.weights.values()]
     assert any(t.requires_grad for t in plain.weights.values())
     assert all(torch.equal(t, draw(t)) for t in plain.weights.values())
+
+
+class Chunks(nn.Module):
+    """Eight steps are one chunk: an open size that is one at the example."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x.tanh().unflatten(1, (-1, 8))
+        return y.exp().sin().sum(2)
+
+
+def chunked() -> Program:
+    bounds = {"batch": (1, 4), "time": (8, 32)}
+    subject = build_subject(Chunks().eval(), ["x: float32[batch, time, 8]"], bounds=bounds, multiples={"time": 8})
+    whole, other = (record(subject, subject.make({"batch": 2, "time": n}, 1, "normal")) for n in (8, 24))
+    return replace(whole, dims={2: "batch", 8: "time"}).compared([other.seen])
+
+
+def test_a_fixed_size_that_happens_to_be_a_dims_is_not_declared_open() -> None:
+    whole = chunked()
+    assert whole.varied == {8}
+    assert whole.open_axes(whole.inputs[0]) == [0, 1], "batch never varied, so all that is of its size may be it"
+    unseen = replace(whole, opened={}, varied=frozenset())
+    assert unseen.open_axes(whole.inputs[0]) == [0, 1, 2], "without another input a size is all there is to go by"
+    assert whole.closed().open_axes(whole.inputs[0]) == []
+
+
+def test_an_open_size_of_one_is_not_cut_off() -> None:
+    whole = chunked()
+    sin = [call for call in whole.calls if call.name.endswith("sin")]
+    assert [ref.var for ref in whole.only(sin).unsaid()] == [call.var for call in whole.calls if "exp" in call.name]
+    part = whole.part(sin)
+    assert part.unsaid() == []
+    assert part.calls[0].name.endswith("unflatten"), "what is before it has a size that can be declared"
+    assert part.calls[-1].name.endswith("sin")
+    refused = Bench("dynamo", 60.0)
+    assert refused(whole.only(sin)).said == "an open size of one was cut off, which cannot be declared"
+    assert refused.tried == 0
+
+
+def test_where_the_failure_was_at_another_input_nothing_is_tried_at_the_example_alone() -> None:
+    whole = program()
+    assert [way.dims for way in ways(whole, whole.weights)] == [whole.dims]
+    alone = replace(whole, others=())
+    assert len(ways(alone, alone.weights)) == 3

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from fairway.ladder.attempt import Outcome
-from fairway.reduce.failing import not_by_calls, telling
+from fairway.reduce.failing import not_by_calls
 from fairway.reduce.program import Program
 from fairway.reduce.record import record
+from fairway.reduce.recording import telling
 from fairway.reduce.replay import replay
 from fairway.reduce.statements import forward
 from fairway.reduce.trial import settle

@@ -18,8 +18,9 @@ from fairway.exporting import warm_up
 from fairway.reduce import keep, trial
 from fairway.reduce import reduce as module
 from fairway.reduce.closing import Clock, rule_out
-from fairway.reduce.failing import check_faithful, failing
+from fairway.reduce.failing import failing
 from fairway.reduce.record import record
+from fairway.reduce.recording import check_faithful
 from fairway.reduce.reduce import reduce_subject
 from fairway.reduce.report import Reduced
 from fairway.subject.subject import Subject, build_subject

@@ -9,6 +9,7 @@ import traceback
 import typer
 
 from fairway.cli import (
+    bench,
     doctor,
     explain,
     export,
@@ -16,12 +17,15 @@ from fairway.cli import (
     inspect,
     locate,
     matrix,
+    optimize,
     publish,
     pull,
+    quantize,
     reduce,
     remedies,
     routes,
     run,
+    sensitivity,
     verify,
     watch,
 )
@@ -46,7 +50,11 @@ app.command("export-generation")(export_generation.export_generation)
 app.command("verify")(verify.verify)
 app.command("locate")(locate.locate)
 app.command("reduce")(reduce.reduce)
+app.command("quantize")(quantize.quantize)
+app.command("sensitivity")(sensitivity.sensitivity)
 app.command("inspect")(inspect.inspect)
+app.command("bench")(bench.bench)
+app.command("optimize")(optimize.optimize)
 app.command("run")(run.run)
 app.command("publish")(publish.publish)
 app.command("pull")(pull.pull)
@@ -101,6 +109,8 @@ def complain_and_exit(finding: Finding) -> None:
 def _usage_or_bug(error: Exception) -> None:
     show = getattr(error, "show", None)
     if callable(show):
+        if "--json" in sys.argv:
+            complain_and_exit(Finding("FW025", error.format_message()))  # type: ignore[attr-defined]  # typer's own
         show()
         sys.exit(2)
     complain_and_exit(Finding("FW901", "".join(traceback.format_exception(error)).rstrip()))

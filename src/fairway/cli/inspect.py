@@ -22,12 +22,14 @@ def inspect(
     json: JsonOption = False,
 ) -> int:
     """Show a file's inputs, outputs, opset, sizes and record, without loading its weights."""
+    from fairway.quantize.cpu import made_elsewhere, this_cpu
     from fairway.recall import compare_with_record
     from fairway.subject.onnx_file import open_header
 
     header = open_header(model)
     inside = _inside(header.metadata)
     stored, finding = compare_with_record(model)
+    elsewhere = None if stored is None else made_elsewhere(stored.whole, this_cpu())
     unchanged = None if stored is None and finding is None else finding is None
     if json:
         data = {
@@ -36,7 +38,7 @@ def inspect(
             "record": None if inside is None else asdict(inside),
             "record_beside": None if stored is None else asdict(stored.proven),
             "record_matches_file": unchanged,
-            "findings": [] if finding is None else [finding.as_dict()],
+            "findings": [one.as_dict() for one in (finding, elsewhere) if one is not None],
         }
         print(json_module.dumps(data, indent=1, default=str))
         return 0
@@ -52,8 +54,9 @@ def inspect(
         print(f"  {'record' if number == 0 else '':<10}{line}")
     if stored is not None and stored.proven != inside:
         print(f"  {'beside':<10}{stored.proven}")
-    if finding is not None:
-        print(f"  {'':<10}{finding.code}: {printable(finding.seen)}")
+    for one in (finding, elsewhere):
+        if one is not None:
+            print(f"  {'':<10}{one.code}: {printable(one.seen)}")
     if stored is not None:
         print(f"  {'':<10}" + ("unchanged since" if unchanged else "CHANGED since the record beside it was written"))
     return 0

@@ -60,3 +60,11 @@ def parse_memory(text: str | None) -> int:
     if found is None:
         raise complain("FW006", f"--memory {text!r} is no size", todo=("Write a size such as 8G or 500M.",))
     return int(float(found[1]) * 1024 ** " kmgt".index(found[2].lower() or " "))
+
+
+def parse_time(option: str, text: str) -> float:
+    """Seconds from 90s, 5m, 1h or a plain number."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)?", text.strip())
+    if found is None:
+        raise complain("FW006", f"{option} {text!r} is no time", todo=("Write a time such as 90s, 5m or 1h.",))
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600, None: 1}[found[2]]

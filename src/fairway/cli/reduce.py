@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import re
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -38,7 +37,7 @@ def reduce(
 ) -> int:
     """Cut a model whose export fails down to the smallest script that fails in the same way."""
     said = options.overrides(inputs, dims, checkpoint, trust)
-    seconds = _seconds(budget)
+    seconds = options.parse_time("--budget", budget)
 
     from fairway.exporting import warm_up
     from fairway.reduce.reduce import reduce_subject
@@ -57,7 +56,8 @@ def reduce(
     finally:
         progress.close()
     if reduced is None:
-        print("nothing to reduce: torch's own exporter gives a right file at the sizes and values tried")
+        fine = "nothing to reduce: torch's own exporter gives a right file at the sizes and values tried"
+        print(json_module.dumps({"failure": None, "note": fine}, indent=1) if json else fine)
         return 0
     result = {
         "repro": str(folder / "repro.py"),
@@ -85,10 +85,3 @@ def _text(result: dict[str, object]) -> str:
         f"  {result['repro']} {alone}\n"
         f"  {result['report']} is ready to send"
     )
-
-
-def _seconds(text: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)?", text.strip())
-    if found is None:
-        raise complain("FW006", f"--budget {text!r} is no time", todo=("Write a time such as 90s, 5m or 1h.",))
-    return float(found[1]) * {"s": 1, "m": 60, "h": 3600, None: 1}[found[2]]

@@ -44,7 +44,7 @@ def aim(
             if keep in tried or len(keep) > min(most, WHOLE * len(program.calls)) or enough():
                 continue
             tried.append(keep)
-            part = program.only([program.calls[i] for i in sorted(keep)])
+            part = program.part([program.calls[i] for i in sorted(keep)])
             for way in ways(part, program.weights):
                 if not enough() and fails(way):
                     return way
@@ -57,7 +57,12 @@ def _operator(seen: Seen) -> str:
 
 
 def ways(part: Program, weights: Mapping[Ref, torch.Tensor]) -> list[Program]:
-    """As it is; with sizes fixed, as one that is cut off from its origin may fail by itself; behind trained weights."""
+    """As it is; with sizes fixed, as one that is cut off from its origin may fail by itself; behind trained weights.
+
+    Where the failure was seen at another input than the example, only as it is: with sizes fixed there is no other.
+    """
+    if part.others:
+        return [part]
     trained = any(tensor.requires_grad for tensor in weights.values())
     return [part, part.closed(), *([part.held_back()] if trained else [])]
 

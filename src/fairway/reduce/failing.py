@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,26 +13,24 @@ from typing import Any
 import torch
 
 from fairway.errors import UserError, complain
-from fairway.evidence.gather import subject_lattice
-from fairway.evidence.judge import sample_inputs
 from fairway.reduce.aim import aim
 from fairway.reduce.closing import Clock, checks
 from fairway.reduce.keep import resume
+from fairway.reduce.parted import parted
 from fairway.reduce.point import places
-from fairway.reduce.program import Program, Ref
+from fairway.reduce.program import ASKED, TAKEN, Program
 from fairway.reduce.record import record
-from fairway.reduce.replay import replay
+from fairway.reduce.recording import Recording, recorded, telling
 from fairway.reduce.trial import Bench, Case, Seen, Signature, dynamic
 from fairway.rewrite.find import suspects
-from fairway.runtimes.eager import as_exported, run_eager
-from fairway.subject.example import choose_example
+from fairway.runtimes.eager import as_exported
 from fairway.subject.outputs import output_leaves
 from fairway.subject.subject import Subject
 
 Progress = Callable[[Any], None]
 
-OTHERS = 16
-"""Other inputs at which a file is run: sizes from the bounds inwards, and values at the edges of what is legal."""
+SHARE = 0.5
+"""Of the time left, for the lines that a failure names, before all calls are tried."""
 
 POINTED = 200
 """Calls: up to here a part is tried before all of them are, which may take a minute."""
@@ -52,35 +49,6 @@ class Start:
     """Whether it is such a part."""
 
 
-def recorded(subject: Subject) -> tuple[Program, list[list[torch.Tensor]]]:
-    """The model at its example, and how its variables are at other sizes and with other values; the inputs of both."""
-    tensors = subject.make(subject.example, 1, "normal")
-    program = record(subject, tensors)
-    check_faithful(subject, program, tensors)
-    others: list[Mapping[Ref, Any]] = []
-    samples = [tensors]
-    for sample in subject_lattice(subject, "standard")[1:]:
-        with suppress(Exception):  # a point that PyTorch refuses shows nothing of the exporter
-            given = sample_inputs(subject, sample, [])
-            other = record(subject, given)
-            if program.same_calls(other):
-                others.append(other.seen)
-                samples.append(given)
-            del other
-        gc.collect()  # a recording holds every value of a run, in circles: dozens of them would fill the memory
-        if len(others) == OTHERS:
-            break
-    return program.compared(others), samples
-
-
-def telling(subject: Subject) -> Subject:
-    """With an example whose sizes are no fixed one's: inside the model a dim is known by its size alone."""
-    fixed = {size.fixed for spec in subject.spec for size in spec.shape}
-    if fixed.isdisjoint(subject.example.values()):
-        return subject
-    return replace(subject, example=choose_example(subject.domain, subject.spec, {}))
-
-
 class Plain(torch.nn.Module):
     """The model itself, with plain tensors in and out."""
 
@@ -94,16 +62,6 @@ class Plain(torch.nn.Module):
         return tuple(leaf.value for leaf in output_leaves(self.model(*args, **kwargs)))
 
 
-def check_faithful(subject: Subject, program: Program, tensors: list[torch.Tensor]) -> None:
-    """The calls must give what the model gives; else what is cut down is another model."""
-    with torch.no_grad():
-        got = replay(program)(*(tensor.clone() for tensor in tensors))
-    wanted = run_eager(subject, tensors)
-    close = (torch.allclose(a, b, rtol=1e-3, atol=1e-3, equal_nan=True) for a, b in zip(wanted, got, strict=False))
-    if len(got) > len(wanted) or not all(close):
-        raise complain("FW505", f"{len(program.calls)} calls of {subject.name} were written down")
-
-
 def failing(
     subject: Subject, folder: Path, exporters: Sequence[str], check: str | None, clock: Clock, progress: Progress
 ) -> Start | None:
@@ -111,11 +69,12 @@ def failing(
     subject = telling(subject)
     subject.model.eval()
     progress(("stage", "writing down the model's calls"))
-    whole, samples = recorded(subject)
+    recording = recorded(subject)
+    whole, samples = recording.program, recording.samples
     for exporter in exporters:
         progress(("stage", f"all {len(whole.calls)} calls by {exporter}"))
         bench = Bench(exporter, clock.limit)
-        case = Case(Plain(subject).eval(), tuple(samples), dynamic(whole, samples[0]))
+        case = Case(Plain(subject).eval(), (*samples, *recording.apart), dynamic(whole, samples[0]))
         seen = Bench(exporter, clock.generous).judge(case)
         if check is not None:
             if checks(whole, exporter, check):
@@ -124,8 +83,24 @@ def failing(
                 kept = resume(folder, plain, exporter, Signature("check", "kept by", check))
                 return Start(bench, seen, plain, kept or plain, kept is not None)
         elif seen.signature is not None:
+            if seen.other is not None and seen.other >= len(whole.others):
+                return _apart(subject, folder, bench, seen, recording)
             return _start(subject, folder, bench, seen, whole, clock, progress)
     return None
+
+
+def _apart(subject: Subject, folder: Path, bench: Bench, seen: Seen, recording: Recording) -> Start:
+    """The question that the model answered otherwise where the file is wrong."""
+    assert seen.signature is not None
+    assert seen.other is not None
+    whole = recording.program
+    given = recording.apart[seen.other - len(whole.others)]
+    program = parted(whole, record(subject, given, recording.reads), seen.signature)
+    if program is None or bench(program).signature != seen.signature:
+        said = f"by {bench.exporter} the file is wrong where the model goes another way: {seen.signature}"
+        raise not_by_calls(subject, said)
+    kept = resume(folder, program, bench.exporter, seen.signature)
+    return Start(bench, replace(seen, other=0), program, kept or program, cut=kept is not None)
 
 
 def _start(
@@ -135,12 +110,14 @@ def _start(
     assert seen.signature is not None
     plain = _at(whole, seen)
     narrowed = replace(seen, other=0 if plain.others else None)
-    kept = resume(folder, plain, bench.exporter, seen.signature)
-    if kept is not None and bench(kept).signature == seen.signature:
-        progress(("stage", f"goes on with the {len(kept.calls)} calls that an earlier run left"))
-        return Start(bench, narrowed, plain, kept, cut=True)
+    recordings = [plain, plain.pressed()] if seen.signature.code == "FW303" else [plain]
+    for recording in recordings:
+        kept = resume(folder, recording, bench.exporter, seen.signature)
+        if kept is not None and bench(kept).signature == seen.signature:
+            progress(("stage", f"goes on with the {len(kept.calls)} calls that an earlier run left"))
+            return Start(bench, narrowed, recording, kept, cut=True)
     progress(("stage", f"{seen.signature.code}: the lines that it names"))
-    for recording in (plain, *_told(subject, whole, seen)):
+    for recording in (*recordings, *_told(subject, whole, seen)):
         part = _pointed(recording, seen, bench, clock)
         if part is not None:
             return Start(bench, narrowed, recording, part, cut=True)
@@ -148,6 +125,9 @@ def _start(
     progress(("stage", f"{seen.signature.code}: the calls without the model"))
     for program in _ways(subject, whole, seen.signature):
         began = time.monotonic()
+        kept = resume(folder, _at(program, seen), bench.exporter, seen.signature)
+        if kept is not None and bench(kept).signature == seen.signature:
+            return Start(bench, narrowed, _at(program, seen), kept, cut=True)
         again = Bench(bench.exporter, clock.generous)(program)
         if again.signature == seen.signature:
             clock.last = time.monotonic() - began  # if nothing smaller fails, what is to come takes as long
@@ -160,14 +140,15 @@ def _start(
 
 def _at(program: Program, seen: Seen) -> Program:
     """Tried, besides the example, at that other input alone at which the failure was seen."""
-    return replace(program, others=() if seen.other is None else (program.others[seen.other],))
+    others = () if seen.other is None else program.others[seen.other : seen.other + 1]
+    return replace(program, others=others)
 
 
 def _told(subject: Subject, whole: Program, seen: Seen) -> list[Program]:
     """The calls that the model makes when told that it is exported, where no line that is named made any other."""
     if seen.lines and not places(seen.lines, whole):
         with suppress(Exception), as_exported():
-            return [_at(recorded(subject)[0], seen)]
+            return [_at(recorded(subject).program, seen)]
     return []
 
 
@@ -176,7 +157,12 @@ def _pointed(start: Program, seen: Seen, bench: Bench, clock: Clock) -> Program 
     assert seen.signature is not None
     if seen.signature.stage == "compare":
         return None  # that something is wrong shows at the end, not where it went wrong
-    part = aim(start, seen, bench, lambda p: bench(p).signature == seen.signature, clock.enough, POINTED)
+    until = clock.left * (1 - SHARE)
+
+    def enough() -> bool:
+        return clock.left < until or clock.enough()
+
+    part = aim(start, seen, bench, lambda p: bench(p).signature == seen.signature, enough, POINTED)
     return None if part is start else part
 
 
@@ -196,17 +182,19 @@ def not_by_calls(subject: Subject, seen: str) -> UserError:
 
 def _ways(subject: Subject, whole: Program, failure: Signature) -> Iterator[Program]:
     """The model's calls, as they may look to an exporter, the likeliest first; each costs as much as the model."""
-    asks = any(call.name == "torch.Tensor.__bool__" for call in whole.calls)
+    asks = any(call.name in (*ASKED, *TAKEN) for call in whole.calls)
     if asks and failure.code != "FW303":
         yield whole.undecided()  # the exporter got past those questions, as models ask some only in eager mode
     yield whole
+    if failure.code == "FW303":
+        yield whole.pressed()
     if any(tensor.requires_grad for tensor in whole.weights.values()):
         yield whole.untrained()
     if not asks or failure.code == "FW303":
         yield whole.undecided()
     told = whole
     with suppress(Exception), as_exported():
-        told, _ = recorded(subject)
+        told = recorded(subject).program
     if not whole.same_calls(told):
         yield told
         yield told.undecided()

@@ -47,6 +47,7 @@ def places(lines: Sequence[Line], program: Program) -> list[Place]:
 
     A line of the model's own may have made many, once for each layer: those of the first layer stand for all. Where
     the innermost line that is named only led to the calls, in a function that the exporter left out, all of them count.
+    A line that decides something is first taken at its word.
     """
     found = [frozenset([number - FIRST]) for file, number in lines if file == FILE]
     named = set(lines)
@@ -55,6 +56,8 @@ def places(lines: Sequence[Line], program: Program) -> list[Place]:
     likely = [i for i, score in enumerate(scores) if score == best > 0]
     layer = [i for i in likely if program.calls[i].module == program.calls[likely[0]].module]
     exact = [i for i in layer if program.calls[i].source[0] in named]
+    asked = [i for i in likely if program.calls[i].decides and program.calls[i].source[0] in named]
+    found += [frozenset(asked[:1])] if asked else []
     found += [frozenset(exact[-1:] or layer)] if layer else []
     return [place for place in dict.fromkeys(found) if max(place) < len(program.calls)]
 

@@ -20,6 +20,9 @@ BRANCH = "branch "
 STEPS = "range"
 """A size that a Python loop was bounded by."""
 
+TAKEN = ("index", "int", "float", "bool", "hash")
+"""What Python asks a number for that was read from a tensor: `index` to pick out of a list, `hash` out of a dict."""
+
 OPERATORS: dict[str, tuple[Callable[..., Any], str]] = {
     "add": (operator.add, "+"), "sub": (operator.sub, "-"), "mul": (operator.mul, "*"),
     "floordiv": (operator.floordiv, "//"), "truediv": (operator.truediv, "/"), "mod": (operator.mod, "%"),
@@ -32,6 +35,9 @@ UNARY: dict[str, tuple[Callable[..., Any], str]] = {
     "neg": (operator.neg, "-{}"), "abs": (abs, "abs({})"), "ceil": (math.ceil, "math.ceil({})"),
     "floor": (math.floor, "math.floor({})"), "trunc": (math.trunc, "math.trunc({})"),
 }  # fmt: skip
+
+ASKED = tuple(f"torch.Tensor.__{name}__" for name in ("bool", "int", "float", "index"))
+"""The same asked of a tensor itself."""
 
 COMPARES = ("gt", "lt", "ge", "le", "eq", "ne")
 
@@ -67,6 +73,11 @@ class Call:
         """Whether it is an operator; what reads a size, or reckons with it, is none."""
         return self.name.startswith("torch") and "__get__" not in self.name
 
+    @property
+    def decides(self) -> bool:
+        """Whether Python asked for a size or a value and may have gone another way for another."""
+        return self.name in (STEPS, *TAKEN, *ASKED) or self.name.startswith(BRANCH)
+
     def reads(self) -> set[Ref]:
         return set(refs((self.args, dict(self.kwargs))))
 
@@ -88,6 +99,8 @@ class Program:
     """Whether what is cut off becomes a weight that asks for a gradient, in place of an input that asks for none."""
     opened: Mapping[Ref, frozenset[int]] = field(default_factory=dict, repr=False)
     """Axes that were seen to have another size at other inputs: computed from a dim, if not one."""
+    varied: frozenset[int] = frozenset()
+    """Sizes of dims that had another at other inputs. An axis that has such a size and kept it is no dim's."""
 
     @property
     def operators(self) -> int:
@@ -117,6 +130,23 @@ class Program:
             inputs = tuple(ref for ref in inputs if ref not in weights)
         return replace(self, inputs=inputs, calls=calls, outputs=outputs or inputs[:1], weights=weights)
 
+    def part(self, keep: Sequence[Call]) -> Program:
+        """Some of the calls, with as many before them as it takes to cut off nothing that is `unsaid`."""
+        kept = {call.var for call in keep}
+        mine = {call.var for call in self.calls}
+        while True:
+            part = self.only([call for call in self.calls if call.var in kept])
+            more = {ref.var for ref in part.unsaid()} & mine - kept
+            if not more:
+                return part
+            kept |= more
+
+    def unsaid(self) -> list[Ref]:
+        """Inputs that were cut off where a size is open but happens to be one at the example. dynamo takes a one for
+        fixed: it refuses to have it declared open, which is another failure than any that comes of a computed one."""
+        sizes = {ref: {self.seen[ref].shape[axis] for axis in self.open_axes(ref)} for ref in self.inputs}
+        return [ref for ref, found in sizes.items() if {0, 1} & found - self.dims.keys()]
+
     def untrained(self) -> Program:
         """With weights that ask for no gradient; some decompositions hang on that."""
         return replace(self, weights={ref: tensor.detach() for ref, tensor in self.weights.items()})
@@ -132,8 +162,20 @@ class Program:
 
     def undecided(self) -> Program:
         """Without what Python asked for to decide something, which an exporter may not be asked."""
-        asked = ("torch.Tensor.__bool__", STEPS)
-        return self.only([c for c in self.calls if c.name not in asked and not c.name.startswith(BRANCH)])
+        return self.only([c for c in self.calls if not c.decides])
+
+    def pressed(self) -> Program:
+        """With each number that Python took by `int` or `float` asked for outright. What it did with that is not seen,
+        and an exporter that leaves the number open at first refuses it only there."""
+        new = max((call.var for call in self.calls), default=0)
+        calls: list[Call] = []
+        for call in self.calls:
+            calls.append(call)
+            asked = {"int": "index", "float": "bool"}.get(call.name.removeprefix("torch.Tensor.").strip("_"))
+            if asked:
+                new += 1
+                calls.append(replace(call, var=new, name=asked, args=(Ref(call.var),)))
+        return replace(self, calls=tuple(calls))
 
     def compared(self, others: Sequence[Mapping[Ref, Any]]) -> Program:
         """With what was seen at other inputs. Of what is cut off later, this tells which axes have to stay open."""
@@ -142,11 +184,23 @@ class Program:
             for ref, value in self.seen.items()
             if isinstance(value, torch.Tensor)
         }
-        return replace(self, others=tuple(others), opened={ref: axes for ref, axes in opened.items() if axes})
+        opened = {ref: axes for ref, axes in opened.items() if axes}
+        varied = frozenset(self.seen[ref].shape[axis] for ref in self.inputs for axis in opened.get(ref, ()))
+        return replace(self, others=tuple(others), opened=opened, varied=varied)
+
+    def open_axes(self, ref: Ref) -> list[int]:
+        """Of a tensor: those of a size which stands for a dim, or that was seen to hang on one."""
+        opened = self.opened.get(ref, frozenset())
+        loose = self.dims.keys() - self.varied
+        return [axis for axis, n in enumerate(self.seen[ref].shape) if self.dims and (axis in opened or n in loose)]
 
     def same_calls(self, other: Program) -> bool:
-        """Whether the model went the same way at another input, so that variables mean the same."""
-        return [(c.var, c.name) for c in self.calls] == [(c.var, c.name) for c in other.calls]
+        """Whether the model went the same way at another input, so that variables mean the same: it made the same
+        calls, and Python was given the same answers, which it may have written into them."""
+        return self._way() == other._way()
+
+    def _way(self) -> list[Any]:
+        return [(c.var, c.name, self.seen.get(Ref(c.var)) if c.decides else None) for c in self.calls]
 
     def _tensors(self, var: int) -> list[Ref]:
         return [ref for ref, value in self.seen.items() if ref.var == var and isinstance(value, torch.Tensor)]

@@ -14,7 +14,8 @@ import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._pytree import tree_leaves, tree_map  # seen to work in torch 2.9–2.13; no public counterpart
 
-from fairway.reduce.program import BRANCH, COMPARES, OPERATORS, STEPS, UNARY, Call, Program, Ref
+from fairway.reduce.program import ASKED, STEPS, Call, Program, Ref
+from fairway.reduce.tracked import Read, Tracked, bare, let_go, tracked
 from fairway.runtimes.eager import uncompiled
 from fairway.subject.outputs import output_leaves
 from fairway.subject.subject import Subject
@@ -30,70 +31,8 @@ PLAIN = (
 """Questions about a tensor whose answers are the same at every size: they are no part of a program."""
 
 
-class Tracked:
-    """A number that knows which variable it is. What Python does with it becomes a part of the program."""
-
-    ref: Ref
-    recorder: Recorder
-
-    def _ask(self, name: str, other: Any) -> Any:
-        got = OPERATORS[name][0](_bare(self), _bare(other))
-        if isinstance(other, int | float):
-            self.recorder.note(BRANCH + name, (self, other), {}, got)
-        return got
-
-    def _do(self, name: str, one: Any, other: Any) -> Any:
-        got = OPERATORS[name][0](_bare(one), _bare(other))
-        if type(got) not in (int, float):
-            return got  # such as a tuple repeated
-        return self.recorder.note(name, (one, other), {}, got)
-
-
-def _asks(name: str) -> Any:
-    return lambda self, other: self._ask(name, other)
-
-
-def _does(name: str) -> Any:
-    return lambda self, other: self._do(name, self, other)
-
-
-def _done_to(name: str) -> Any:
-    return lambda self, other: self._do(name, other, self)
-
-
-def _becomes(name: str) -> Any:
-    return lambda self: self.recorder.note(name, (self,), {}, UNARY[name][0](_bare(self)))
-
-
-for _name in UNARY:
-    setattr(Tracked, f"__{_name}__", _becomes(_name))
-
-for _name in OPERATORS:
-    if _name in COMPARES:
-        setattr(Tracked, f"__{_name}__", _asks(_name))
-    else:
-        setattr(Tracked, f"__{_name}__", _does(_name))
-        setattr(Tracked, f"__r{_name}__", _done_to(_name))
-
-
-class Sized(Tracked, int):
-    """A size, or a whole number read from a tensor."""
-
-    def __hash__(self) -> int:
-        return int.__hash__(self)
-
-
-class Number(Tracked, float):
-    """A number read from a tensor."""
-
-    def __hash__(self) -> int:
-        return float.__hash__(self)
-
-
-def _bare(item: Any) -> Any:
-    if isinstance(item, Tracked):
-        return int(item) if isinstance(item, Sized) else float(item)  # type: ignore[arg-type]  # it is a Number
-    return item
+READING = ("torch.Tensor.item", "torch.Tensor.tolist")
+"""What gives Python a number that an exporter leaves open. `int(tensor)` does not: Python takes an `int` alone."""
 
 
 def called(func: Any) -> str:
@@ -107,8 +46,8 @@ def called(func: Any) -> str:
     return str(resolve_name(func) or "")
 
 
-DEEP = 12
-"""Lines are remembered per call: enough to tell apart those of a function that all layers share."""
+DEEP = 30
+"""Lines are remembered per call: enough to reach from a helper, through decorators, to the model's own forward."""
 
 _OWN = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
 
@@ -127,8 +66,9 @@ def _source() -> tuple[tuple[str, int], ...]:
 class Recorder(TorchFunctionMode):
     """Notes every call of torch's functions, and what was done with sizes between them."""
 
-    def __init__(self, model: torch.nn.Module) -> None:
+    def __init__(self, model: torch.nn.Module, reads: bool) -> None:
         super().__init__()
+        self._reads = reads
         self.calls: list[Call] = []
         self.seen: dict[Ref, Any] = {}
         self.weights: dict[Ref, torch.Tensor] = {}
@@ -142,7 +82,7 @@ class Recorder(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = called(func)
-        plain = tree_map(_bare, (args, kwargs))
+        plain = tree_map(bare, (args, kwargs))
         with self.quiet():
             result = func(*plain[0], **plain[1])
         if not name.startswith("torch.") or name.startswith(PLAIN) or self._off:
@@ -156,7 +96,11 @@ class Recorder(TorchFunctionMode):
         given = self._written((args, kwargs))
         var = self._new()
         self.calls.append(Call(var, name, tuple(given[0]), given[1], self.stack[-1], _source()))
-        return self._tracked(result, Ref(var))
+        if name in ASKED:
+            self.seen[Ref(var)] = result
+            return result  # Python takes no other number for an answer
+        read = self._reads and (name in READING or any(isinstance(leaf, Read) for leaf in args))
+        return self._tracked(result, Ref(var), read)
 
     def input(self, tensor: torch.Tensor) -> Ref:
         ref = Ref(self._new())
@@ -165,6 +109,11 @@ class Recorder(TorchFunctionMode):
 
     def find(self, tensor: torch.Tensor) -> Ref | None:
         return self._known.get(id(tensor))
+
+    def let_go(self) -> None:
+        """Holds no value any more. Numbers, and the class that stood for `range`, hold on to it in circles, and dozens
+        of recordings would fill the memory."""
+        self.seen, self.weights, self._known, self._kept = {}, {}, {}, []
 
     def _new(self) -> int:
         self._count += 1
@@ -176,7 +125,7 @@ class Recorder(TorchFunctionMode):
         with self.quiet():
             self.seen[ref] = tensor.detach().clone()
 
-    def _tracked(self, result: Any, ref: Ref) -> Any:
+    def _tracked(self, result: Any, ref: Ref, read: bool = False) -> Any:
         if isinstance(result, torch.Tensor):
             if id(result) not in self._known:
                 self._track(result, ref)
@@ -184,12 +133,11 @@ class Recorder(TorchFunctionMode):
                 self.seen[ref] = self.seen[self._known[id(result)]]
                 self._known[id(result)] = ref  # changed in place: from now on it is what this call gave
             return result
-        if type(result) in (int, float):
-            number: Tracked = Sized(result) if type(result) is int else Number(result)
-            number.ref, number.recorder, self.seen[ref] = ref, self, result
-            return number
+        if type(result) in (int, float, bool):
+            self.seen[ref] = result
+            return tracked(result, ref, self, read)
         if isinstance(result, tuple | list):
-            made = [self._tracked(item, Ref(ref.var, (*ref.path, i))) for i, item in enumerate(result)]
+            made = [self._tracked(item, Ref(ref.var, (*ref.path, i)), read) for i, item in enumerate(result)]
             if isinstance(result, torch.Size):
                 return torch.Size(made)
             if hasattr(result, "_fields") or type(result) not in (tuple, list):
@@ -242,9 +190,9 @@ class Recorder(TorchFunctionMode):
 
             def __call__(cls, *bounds: Any) -> Any:
                 for bound in bounds:
-                    if isinstance(bound, Sized):
-                        note(STEPS, (bound,), {}, None)
-                return plain(*map(_bare, bounds))
+                    if isinstance(bound, Tracked):
+                        note(STEPS, (bound,), {}, bound.bare)
+                return plain(*map(bare, bounds))
 
             def __instancecheck__(cls, instance: Any) -> bool:
                 return isinstance(instance, plain)
@@ -262,15 +210,21 @@ class Recorder(TorchFunctionMode):
                 handle.remove()
 
 
-def record(subject: Subject, tensors: Sequence[torch.Tensor]) -> Program:
-    """The model at one input, as a program."""
-    recorder = Recorder(subject.model)
+def record(subject: Subject, tensors: Sequence[torch.Tensor], reads: bool = True) -> Program:
+    """The model at one input, as a program. Without `reads`, numbers read from tensors are Python's own to the model,
+    for one that insists on that, and some of what Python decides by them is not seen."""
+    recorder = Recorder(subject.model, reads)
     own = [tensor.clone() for tensor in tensors]
     inputs = tuple(recorder.input(tensor) for tensor in own)
     args, kwargs = subject.call(own)
-    with torch.no_grad(), uncompiled(), recorder.watching(), recorder:
-        leaves = [leaf.value for leaf in output_leaves(subject.model(*args, **kwargs))]
+    try:
+        with torch.no_grad(), uncompiled(), recorder.watching(), recorder:
+            leaves = [leaf.value for leaf in output_leaves(subject.model(*args, **kwargs))]
+    finally:
+        let_go(subject.model)
     found = [recorder.find(leaf) for leaf in tree_leaves(leaves)]
     outputs = tuple(dict.fromkeys(ref for ref in found if ref is not None))
     dims = {size: name for name, size in subject.example.items()}
-    return Program(inputs, tuple(recorder.calls), outputs, recorder.seen, recorder.weights, dims)
+    program = Program(inputs, tuple(recorder.calls), outputs, recorder.seen, recorder.weights, dims)
+    recorder.let_go()
+    return program

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import linecache
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ def replay(program: Program) -> torch.nn.Module:
     head = ["class Repro(torch.nn.Module):", f"    def forward({', '.join(['self', *names])}):"]
     text = "\n".join([*head, *(f"        {line}" for line in forward(program)), ""])
     linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)
-    known: dict[str, Any] = {"torch": torch, "math": math, "np": np, "__name__": __name__}
+    known: dict[str, Any] = {"torch": torch, "math": math, "operator": operator, "np": np, "__name__": __name__}
     given = leaves([(call.args, dict(call.kwargs)) for call in program.calls])
     known |= {name: leaf for leaf in given if (name := unwritten(leaf))}
     exec(compile(text, FILE, "exec"), known)

@@ -44,7 +44,8 @@ def write_script(program: Program, exporter: str, title: str) -> str:
     )
     body = forward(program)
     lines = [f'"""{title}"""', ""]
-    lines += ["import math", ""] if any("math." in line for line in body) else []
+    needed = [f"import {name}" for name in ("math", "operator") if any(f"{name}." in line for line in body)]
+    lines += [*needed, ""] if needed else []
     lines += ["import numpy as np", "import onnxruntime", "import torch", ""]
     lines += [line for call in program.calls for line in _definition(program, call)]
     lines += ["", "def seed():", "    return torch.Generator().manual_seed(0)", "", ""]

@@ -98,7 +98,7 @@ def submodule(program: Program, fails: Fails, enough: Callable[[], bool]) -> Pro
         for path in below:
             if path == inside or not path:
                 continue
-            part = program.only([c for c in program.calls if _within(c.module, path)])
+            part = program.part([c for c in program.calls if _within(c.module, path)])
             if part.calls and len(part.calls) < len(program.calls) and fails(part):
                 program, inside = part, path
                 break
@@ -121,8 +121,8 @@ def ends(program: Program, fails: Fails, enough: Callable[[], bool]) -> Program:
         low, high = 1, len(program.calls)
         while low < high and not enough():
             size = (low + high) // 2
-            part = program.only(program.calls[:size] if front else program.calls[-size:])
-            if fails(part):
+            part = program.part(program.calls[:size] if front else program.calls[-size:])
+            if len(part.calls) < len(program.calls) and fails(part):
                 program, high = part, len(part.calls)
             else:
                 low = size + 1

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fairway.reduce.program import BRANCH, OPERATORS, STEPS, UNARY, Call, Program, Ref
+from fairway.reduce.program import BRANCH, OPERATORS, STEPS, TAKEN, UNARY, Call, Program, Ref
 
 
 def forward(program: Program) -> list[str]:
@@ -18,13 +18,22 @@ def forward(program: Program) -> list[str]:
     used = {ref.var for call in program.calls for ref in call.reads()} | {ref.var for ref in program.outputs}
     lines = []
     for call in program.calls:
-        said = statement(call, names)
-        if call.name == "torch.Tensor.__bool__" and call.var not in used:
-            said = f"if {show(call.args[0], names)}: pass"  # what Python asked for it: to decide something
-        plain = said.startswith(("if ", "for ")) or call.name.endswith("__setitem__")
-        lines.append(f"v{call.var} = {said}" if call.var in used and not plain else said)
+        if call.var in used and not call.name.endswith("__setitem__"):
+            lines.append(f"v{call.var} = {statement(call, names)}")
+        else:
+            lines.append(_decision(call, names) if call.decides else statement(call, names))
     ends = "".join(f"{show(ref, names)}, " for ref in program.outputs).strip()
     return [*lines, f"return ({ends})" if program.outputs else "return ()"]
+
+
+def _decision(call: Call, names: Mapping[Ref, str]) -> str:
+    """What Python asked for, to decide something; what it made of the answer is in the other calls."""
+    args = [show(arg, names) for arg in call.args]
+    if call.name == STEPS:
+        return f"for _ in range({args[0]}): pass"
+    if call.name.startswith(BRANCH):
+        return f"if {args[0]} {OPERATORS[call.name.removeprefix(BRANCH)][1]} {args[1]}: pass"
+    return f"if {args[0]}: pass" if "bool" in call.name else statement(call, names)
 
 
 def statement(call: Call, names: Mapping[Ref, str]) -> str:
@@ -32,9 +41,11 @@ def statement(call: Call, names: Mapping[Ref, str]) -> str:
     args = [show(arg, names) for arg in call.args]
     kwargs = [f"{key}={show(value, names)}" for key, value in call.kwargs.items()]
     if call.name == STEPS:
-        return f"for _ in range({args[0]}): pass"
+        return f"len(range({args[0]}))"
     if call.name.startswith(BRANCH):
-        return f"if {args[0]} {OPERATORS[call.name.removeprefix(BRANCH)][1]} {args[1]}: pass"
+        return f"bool({args[0]} {OPERATORS[call.name.removeprefix(BRANCH)][1]} {args[1]})"
+    if call.name in TAKEN:
+        return f"{'operator.' * (call.name == 'index')}{call.name}({args[0]})"
     if call.name in UNARY:
         return UNARY[call.name][1].format(args[0])
     if call.name in OPERATORS:

@@ -62,18 +62,15 @@ class Seen:
 
 
 def dynamic(program: Program, values: Sequence[torch.Tensor]) -> list[dict[int, str]]:
-    """By input, the axes that vary: those of a size which stands for a dim, or that was seen to hang on one.
+    """By input, the names of the axes that vary.
 
     Else what is cut off would fix them, and a failure that takes an open size would be gone, or be another.
     """
-    if not program.dims:
-        return [{} for _ in values]
-    found: list[dict[int, str]] = []
-    for i, (ref, value) in enumerate(zip(program.inputs, values, strict=True)):
-        opened = program.opened.get(ref, frozenset())
-        names = {axis: program.dims.get(n, f"x{i}_{axis}") for axis, n in enumerate(value.shape)}
-        found.append({axis: names[axis] for axis, n in enumerate(value.shape) if n in program.dims or axis in opened})
-    return found
+    sized = zip(program.inputs, values, strict=True)
+    return [
+        {axis: program.dims.get(value.shape[axis], f"x{i}_{axis}") for axis in program.open_axes(ref)}
+        for i, (ref, value) in enumerate(sized)
+    ]
 
 
 def values_at(program: Program, other: int | None = None) -> list[torch.Tensor]:
@@ -292,6 +289,8 @@ class Bench:
         self.tried = 0
 
     def __call__(self, program: Program) -> Seen:
+        if self.exporter == "dynamo" and program.unsaid():
+            return Seen(None, "an open size of one was cut off, which cannot be declared")
         return self.judge(Case.of(program))
 
     def judge(self, case: Case) -> Seen:

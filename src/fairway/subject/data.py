@@ -27,26 +27,30 @@ def read_data(subject: Subject, path: Path) -> list[list[torch.Tensor]]:
         raise complain("FW113", f"{path} {'is no plain file' if path.exists() else 'does not exist'}")
     if path.stat().st_size > room():
         raise complain("FW114", f"{path.name} has {amount(path.stat().st_size)}; this machine has {amount(room())}")
-    arrays = _read(path)
+    return [check_sample(subject, _read(path), path.name)]
+
+
+def check_sample(subject: Subject, arrays: Mapping[str, torch.Tensor], whose: str) -> list[torch.Tensor]:
+    """The tensors in the spec's order, once names, dtypes and shapes are those of the spec."""
     missing = [name for name in subject.input_names if name not in arrays]
     if missing:
-        raise complain("FW113", f"{path.name} lacks {', '.join(missing)}; it holds {', '.join(arrays) or 'nothing'}")
+        raise complain("FW113", f"{whose} lacks {', '.join(missing)}; it holds {', '.join(arrays) or 'nothing'}")
     tensors = [arrays[name] for name in subject.input_names]
     for spec, tensor in zip(subject.spec, tensors, strict=True):
         if str(tensor.dtype).removeprefix("torch.") != spec.dtype or tensor.dim() != len(spec.shape):
-            raise complain("FW113", f"{path.name}: {spec.name} is {_shown(tensor)}, the spec says {spec}")
+            raise complain("FW113", f"{whose}: {spec.name} is {_shown(tensor)}, the spec says {spec}")
     try:
         point = read_sizes(subject.spec, tensors)
     except UserError as error:
-        raise complain("FW113", f"{path.name}: {error.finding.seen}") from error
+        raise complain("FW113", f"{whose}: {error.finding.seen}") from error
     for spec, tensor in zip(subject.spec, tensors, strict=True):
         known = [(s.at(point), n) for s, n in zip(spec.shape, tensor.shape, strict=True) if set(s.names) <= set(point)]
         if any(wanted != got for wanted, got in known):
-            raise complain("FW113", f"{path.name}: {spec.name} is {_shown(tensor)}, the spec says {spec}")
+            raise complain("FW113", f"{whose}: {spec.name} is {_shown(tensor)}, the spec says {spec}")
     outside = [f"{k}={v}" for k, v in point.items() if v not in subject.domain[k].sizes]
     if outside:
-        raise complain("FW113", f"{path.name}: {', '.join(outside)} lies outside the domain {subject.domain}")
-    return [tensors]
+        raise complain("FW113", f"{whose}: {', '.join(outside)} lies outside the domain {subject.domain}")
+    return tensors
 
 
 def _shown(tensor: torch.Tensor) -> str:

@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,9 @@ class Recipe:
     """How to build a model and what it must accept.
 
     `model` is an nn.Module, a class, or a function without arguments that returns a Module. `inputs` takes the forms
-    that `fairway.export` takes. A relative `checkpoint` starts at the recipe's folder.
+    that `fairway.export` takes. A relative `checkpoint` starts at the recipe's folder. For quantising, `calibration()`
+    yields samples, each a dict of tensors by input name, and `metric(model_fn)` says how good a model is, larger for
+    better; `model_fn` takes a dict of arrays and gives one.
     """
 
     model: Any
@@ -48,6 +50,8 @@ class Recipe:
     output_names: Sequence[str] | None = None
     patches: Mapping[Any, Callable[..., Any]] = field(default_factory=dict)
     translations: Mapping[Any, Callable[..., Any]] = field(default_factory=dict)
+    calibration: Callable[[], Any] | None = None
+    metric: Callable[[Any], float] | None = None
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ def load_subject(address: str, overrides: Overrides) -> Subject:
         inputs = list(overrides.inputs) or recipe.inputs
         if inputs is None or (isinstance(inputs, str | Sequence | Mapping) and not inputs):
             raise complain("FW010", f"{address} declares no inputs")
-        return build_subject(
+        subject = build_subject(
             model,
             inputs,
             dims=None if overrides.inputs else recipe.dims,
@@ -99,6 +103,7 @@ def load_subject(address: str, overrides: Overrides) -> Subject:
             translations=recipe.translations,
             name=name,
         )
+        return replace(subject, calibration=recipe.calibration, metric=recipe.metric)
 
 
 def _find(address: str) -> tuple[Path, str, Any]:

@@ -43,6 +43,10 @@ class Subject:
     patches: Mapping[Any, Callable[..., Any]] = field(default_factory=dict)
     translations: Mapping[Any, Callable[..., Any]] = field(default_factory=dict)
     """The user's own, by operator; they win over everybody else's."""
+    calibration: Callable[[], Any] | None = None
+    """Gives samples to quantise with, one after another."""
+    metric: Callable[[Any], float] | None = None
+    """How good a model's answers are, larger for better; it is given a function from inputs to outputs."""
 
     @property
     def input_names(self) -> tuple[str, ...]:

@@ -232,7 +232,6 @@ def checkpoint_files(model: torch.nn.Module) -> tuple[str, ...]:
     return tuple(sorted({span.path for span in spans if span is not None}))
 
 
-
 def check_linkable(model: torch.nn.Module, target: Path) -> None:
     """Refuses early what could not be linked: no mapped file, or one that lies outside the target's folder."""
     files = checkpoint_files(model)

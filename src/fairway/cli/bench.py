@@ -1,0 +1,147 @@
+"""fairway bench model.onnx"""
+
+from __future__ import annotations
+
+import json as json_module
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fairway.cli import options
+from fairway.cli.show import Progress
+from fairway.errors import complain
+from fairway.findings.render import printable
+
+if TYPE_CHECKING:
+    from fairway.bench.profile import Profile
+    from fairway.bench.result import ArmRow, AtPoint, Bench, Speed
+
+
+def bench(
+    files: Annotated[list[Path], typer.Argument(metavar="FILES...", help="ONNX files with the same inputs.")],
+    against: Annotated[
+        str | None, typer.Option("--against", metavar="RECIPE", help="Time PyTorch eager and torch.compile too.")
+    ] = None,
+    at: Annotated[
+        list[str] | None,
+        typer.Option("--at", metavar="SIZES", help="A point, e.g. batch=8,time=100. Repeatable. Three unless told."),
+    ] = None,
+    levels: Annotated[
+        str, typer.Option("--levels", metavar="LIST", help="ONNX Runtime's: all, extended, basic, none.")
+    ] = "all,none",
+    threads: Annotated[
+        str | None,
+        typer.Option("--threads", metavar="LIST", help="E.g. 1,4. All cores unless told; ONNX Runtime with 1 besides."),
+    ] = None,
+    seconds: Annotated[float, typer.Option("--seconds", help="Time for each arm at each point.")] = 1.0,
+    plot: Annotated[Path | None, typer.Option("--plot", metavar="OUT.svg", help="Draw the durations.")] = None,
+    inputs: options.InputOption = None,
+    dims: options.DimOption = None,
+    checkpoint: options.CheckpointOption = None,
+    trust: options.TrustOption = False,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", help="An arm that gives no answer for so long is out.")
+    ] = 120.0,
+    memory: options.MemoryOption = None,
+    json: options.JsonOption = False,
+) -> int:
+    """Time files beside PyTorch and other engines, with intervals: is one truly faster?"""
+    said = options.overrides(inputs, dims, checkpoint, trust)
+    limit = options.parse_memory(memory)
+    counts = tuple(_count(part) for part in threads.split(",")) if threads else ()
+    if plot is not None and not plot.absolute().parent.is_dir():
+        raise complain("FW009", f"the folder {plot.parent} does not exist")
+
+    from fairway.bench.bench import Wanted
+    from fairway.bench.bench import bench as run
+    from fairway.bench.plot import draw
+    from fairway.ladder.attempt import Limits
+
+    named = tuple(part.strip() for part in levels.split(","))
+    wanted = Wanted(named, counts, tuple(at or ()), seconds, Limits(timeout, limit))
+    progress = Progress()
+    try:
+        with redirect_stdout(sys.stderr):  # a recipe may print; standard output is for the result
+            found = run(files, against, said, wanted, progress)
+    finally:
+        progress.close()
+    if plot is not None:
+        plot.write_text(draw(found))
+    print(json_module.dumps(found.as_dict(), indent=1) if json else "\n".join(show(found)))
+    return 0 if found.timed else 1
+
+
+def _count(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise complain("FW006", f"--threads: {text!r:.80} is no number", todo=("Write numbers: --threads 1,4",))
+    return int(text)
+
+
+def show(found: Bench) -> Iterator[str]:
+    """The whole result as lines for a terminal or a log."""
+    for note in found.files:
+        mark = "" if note.trusted else "NOT VERIFIED: "
+        yield printable(f"{note.path}  {mark}{note.about}")
+    where = f"{found.machine['cpu']}, {found.machine['cores']} cores, load {found.machine['load']} at the end"
+    yield printable(f"{where}; sizes by {found.sizes_from}; {found.seconds:g} s for each arm at each point")
+    if found.machine["load"] > 1.5 * found.machine["cores"]:
+        yield "the machine was busy with other things: intervals are wide, milliseconds not those of an idle one"
+    for at in found.points:
+        yield ""
+        yield from _point(at)
+    yield ""
+    yield from _arms(found.arms)
+    for profile in found.profiles:
+        yield ""
+        yield from _profile(profile)
+
+
+def _point(at: AtPoint) -> Iterator[str]:
+    from fairway.bench.result import show_seconds
+    from fairway.subject.dims import show as show_point
+
+    width = max(map(len, (*(s.arm for s in at.speeds), *at.failures)), default=0)
+    title = f"at {show_point(at.point)}"
+    yield f"{title:<{width}}  {'p50':>9} {'p95':>9} {'p99':>9}  speed"
+    for speed in at.speeds:
+        times = " ".join(f"{show_seconds(one):>9}" for one in (speed.p50, speed.p95, speed.p99))
+        yield printable(f"{speed.arm:<{width}}  {times}  {_ratio(speed)}")
+    for name, why in at.failures.items():
+        yield printable(f"{name:<{width}}  {'-':>9} {'-':>9} {'-':>9}  failed: {why}")
+
+
+def _ratio(speed: Speed) -> str:
+    return "1 (the others are compared with this)" if speed.ratio is None else str(speed.ratio)
+
+
+def _arms(arms: tuple[ArmRow, ...]) -> Iterator[str]:
+    from fairway.bench.result import show_seconds
+
+    width = max((len(arm.name) for arm in arms), default=0)
+    yield f"{'each in a process of its own':<{width}}  {'loaded in':>9} {'peak memory':>12}"
+    for arm in arms:
+        ready = "-" if arm.ready_seconds is None else show_seconds(arm.ready_seconds)
+        peak = "-" if arm.peak_bytes is None else f"{arm.peak_bytes / 1e6:.0f} MB"
+        yield printable(f"{arm.name:<{width}}  {ready:>9} {peak:>12}")
+
+
+def _profile(profile: Profile) -> Iterator[str]:
+    from fairway.bench.result import show_seconds
+    from fairway.subject.dims import show as show_point
+
+    if profile.note:
+        yield printable(f"{profile.file}: {profile.note}")
+        return
+    title = f"{profile.file} at {show_point(profile.point)}, where the time goes"
+    yield printable(f"{title}: {len(profile.top)} of {len(profile.costs)} kinds of operators")
+    if profile.seconds > 2 * profile.plain_seconds:
+        told = f"{show_seconds(profile.seconds)} instead of {show_seconds(profile.plain_seconds)}"
+        yield f"  (a call takes {told} under the profiler: what is small and many looks larger than it is)"
+    width = max((len(cost.operator) for cost in profile.top), default=0)
+    for cost in profile.top:
+        took = f"{cost.share:>4.0%} {show_seconds(cost.seconds):>9}"
+        yield printable(f"  {took}  {cost.operator:<{width}}  {cost.module}")

@@ -1,0 +1,65 @@
+"""The one seam for work that is spread out: over processes here, over a cluster where Ray is, through joblib both.
+
+A function of a module and its arguments travel, results come back as they are ready. There is no scheduler of our own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, TypeVar
+
+from fairway.errors import complain
+from fairway.extras import require
+
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
+BACKENDS = ("processes", "ray")
+
+
+def fan_out(
+    function: Callable[[Task], Answer], tasks: Iterable[Task], jobs: int = 1, backend: str = "processes"
+) -> Iterator[Answer]:
+    """The answers in no certain order. Tasks are taken as workers get free, so their maker may stop in the middle."""
+    if backend not in BACKENDS:
+        raise complain("FW006", f"backend {backend!r}; there are {', '.join(BACKENDS)}")
+    if jobs < 1:
+        raise complain("FW006", f"jobs {jobs}; at least 1 is needed")
+    if jobs == 1 and backend == "processes":
+        yield from map(function, tasks)
+        return
+    require("parallel", "more than one job", "joblib")
+    import joblib
+
+    calls = (joblib.delayed(function)(task) for task in tasks)
+    if backend == "ray":
+        require("cluster", "the backend ray", "ray")
+        with _on_ray():
+            # Ray's backend (2.60) gives answers only when all are there, so it is asked for some at a time.
+            while some := list(islice(calls, 2 * jobs)):
+                yield from joblib.Parallel(n_jobs=jobs)(some)
+        return
+    with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
+        work: Any = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1)
+        yield from work(calls)
+
+
+@contextlib.contextmanager
+def _on_ray() -> Iterator[None]:
+    """The cluster that RAY_ADDRESS names, or one of this machine, which ends with the work."""
+    import joblib
+    import ray
+    from ray.util.joblib import register_ray
+
+    started = not ray.is_initialized()
+    if started:
+        ray.init(log_to_driver=False, include_dashboard=False, logging_level=logging.ERROR)
+    register_ray()  # type: ignore[no-untyped-call]  # Ray's own
+    try:
+        with joblib.parallel_config(backend="ray"):
+            yield
+    finally:
+        if started:
+            ray.shutdown()

@@ -1,0 +1,1 @@
+"""Other people's optimisers, each believed only as far as it was measured."""

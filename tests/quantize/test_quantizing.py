@@ -1,0 +1,178 @@
+"""From a float file to one that is shipped, or to the reasons why none is."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from tests.quantize.nets import mlp, of_file
+
+from fairway import quantizing
+from fairway.bench.ratio import Ratio
+from fairway.errors import UserError
+from fairway.quantize import judge as judging
+from fairway.quantize.budget import Budget
+from fairway.quantizing import Quantised, Wishes, quantize_file
+from fairway.recall import read_record
+from fairway.record import INSIDE, hash_file
+
+QUICK = Wishes("int8-static", samples=8, seconds=0.05, budget=Budget(max_size=0.9))
+
+
+def walk(tmp_path: Path, wishes: Wishes = QUICK, planted: int | None = None, **more: Any) -> Quantised:
+    source = tmp_path / "net.onnx"
+    if not source.exists():
+        mlp(source, planted)
+    return quantize_file(source, of_file(source), tmp_path / "out.onnx", wishes, **more)
+
+
+def left_behind(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} - {"net.onnx"}
+
+
+def test_what_is_shipped_says_what_it_is(tmp_path: Path) -> None:
+    result = walk(tmp_path)
+    assert result.verdict == "quantised"
+    assert left_behind(tmp_path) == {"out.onnx", "out.fairway.json"}
+    stored = read_record(tmp_path / "out.fairway.json")
+    made = stored.whole["quantised"]
+    assert stored.proven.verdict == "quantised", "and never verified: that is a word for float parity"
+    assert made["from"] == {"name": "net.onnx", "sha256": hash_file(tmp_path / "net.onnx")}
+    assert made["scheme"] == "int8-static"
+    assert {"flags", "saturates", "name", "machine"} == set(made["cpu"])
+    assert made["calibration"]["drawn_from_spec"] is True
+    assert made["calibration"]["held_back"] == 2
+    shipped = made["shipped"]
+    assert 0 < shipped["drop"] < 1e-3
+    assert shipped["size_share"] < 0.9
+    assert set(shipped["speed"]) == {"ratio", "low", "high", "said"}
+    assert shipped["units_quantised"] == 3
+    inside = json.loads({p.key: p.value for p in onnx.load(tmp_path / "out.onnx").metadata_props}[INSIDE])
+    assert inside["verdict"] == "quantised"
+    assert inside["quantised"]["said"] == made["said"]
+    assert "not held to PyTorch's numbers" in str(stored.proven)
+    assert str(result).startswith("quantised  ")
+
+
+def test_every_scheme_is_tried_by_auto_and_its_hash_is_its_own(tmp_path: Path) -> None:
+    result = walk(tmp_path, replace(QUICK, scheme="auto"))
+    assert [one.variant.scheme for one in result.tried] == [
+        "int8-dynamic", "int8-static", "int4-weights", "fp16", "bf16",
+    ]  # fmt: skip
+    assert len({one.sha256 for one in result.tried}) == 5
+    assert result.best is not None
+
+
+def test_the_same_bytes_by_two_names_are_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = quantizing.make
+    monkeypatch.setattr(quantizing, "make", lambda scheme, *rest: replace(make("fp16", *rest), scheme=scheme))
+    result = walk(tmp_path, replace(QUICK, scheme="auto"))
+    assert [f.code for f in result.findings] == ["FW710"] * 4
+    assert len(result.tried) == 1
+
+
+def test_a_mix_is_found_where_everything_in_bytes_is_too_much(tmp_path: Path) -> None:
+    result = walk(tmp_path, replace(QUICK, samples=16, budget=Budget(0.001, max_size=0.9)), planted=2)
+    assert [one.variant.scheme for one in result.tried] == ["int8-static", "int8-mixed"]
+    assert result.tried[0].drop > 0.001 >= result.tried[1].drop
+    assert result.best is result.tried[1]
+    assert [unit.name for unit in result.tried[1].variant.kept] == ["third"]
+
+
+def test_a_budget_that_nothing_meets_ships_nothing_and_tells_how_near_it_came(tmp_path: Path) -> None:
+    result = walk(tmp_path, replace(QUICK, budget=Budget(max_size=0.01)))
+    assert (result.verdict, result.path) == ("not shipped", None)
+    assert left_behind(tmp_path) == set()
+    assert result.findings[0].code == "FW708"
+    assert "% > 1%" in result.findings[0].seen
+
+
+def test_slower_is_told_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging.Judge, "_time", lambda self, session: Ratio(0.5, 0.4, 0.6))
+    result = walk(tmp_path, replace(QUICK, budget=Budget()))
+    assert result.verdict == "not shipped"
+    assert [f.code for f in result.findings] == ["FW708", "FW709"]
+    assert "slower than the float file: 0.50x" in result.findings[0].seen
+    assert "of its time goes into converting numbers; most goes into" in result.findings[1].seen
+
+
+def test_the_recipes_own_metric_counts(tmp_path: Path) -> None:
+    source = mlp(tmp_path / "net.onnx")
+    subject = of_file(source)
+    sample = {"x": np.ones((2, 3, 48), "float32")}
+    asked: list[float] = []
+
+    def metric(model: Callable[[Any], dict[str, Any]]) -> float:
+        asked.append(float(model(sample)["y"].std()))
+        return asked[-1]
+
+    result = quantize_file(source, replace(subject, metric=metric), tmp_path / "out.onnx", QUICK)
+    assert result.record["quantised"]["metric"] == "recipe"
+    assert result.best is not None
+    assert result.best.drop == pytest.approx(max(0.0, (asked[0] - asked[-1]) / asked[0]), abs=1e-12)
+
+
+def seen(call: Callable[[], object]) -> tuple[str, str]:
+    with pytest.raises(UserError) as raised:
+        call()
+    return raised.value.finding.code, raised.value.finding.seen
+
+
+def test_a_full_disk_in_the_middle_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*given: Any, **more: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    mlp(tmp_path / "net.onnx")
+    monkeypatch.setattr("fairway.quantize.schemes.onnx.save", full)
+    assert seen(lambda: walk(tmp_path)) == ("FW009", f"{tmp_path / 'out.onnx'}: No space left on device")
+    assert left_behind(tmp_path) == set()
+
+
+def test_killed_in_the_middle_it_leaves_nothing(tmp_path: Path) -> None:
+    mlp(tmp_path / "net.onnx")
+    child = os.fork()
+    if child == 0:
+        quantizing.make = lambda *given: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
+        try:
+            walk(tmp_path)
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    for _ in range(100):
+        if not left_behind(tmp_path):
+            break
+        time.sleep(0.05)
+    assert left_behind(tmp_path) == set()
+    assert walk(tmp_path).verdict == "quantised"
+
+
+@pytest.mark.parametrize(
+    ("wishes", "what"),
+    [
+        (replace(QUICK, scheme="int3"), "scheme 'int3'; there are int8-dynamic, int8-static"),
+        (replace(QUICK, method="mean"), "method 'mean'; there are minmax, entropy, percentile"),
+        (replace(QUICK, metric="f1"), "metric 'f1'; there are sqnr"),
+        (replace(QUICK, metric="recipe"), "metric 'recipe', and the recipe has no metric"),
+        (replace(QUICK, samples=1), "samples 1; at least 2 are needed"),
+    ],
+)
+def test_what_is_not_known_is_refused_at_once(wishes: Wishes, what: str, tmp_path: Path) -> None:
+    code, said = seen(lambda: walk(tmp_path, wishes))
+    assert code == "FW006"
+    assert said.startswith(what)
+
+
+def test_a_file_is_not_replaced_unless_asked(tmp_path: Path) -> None:
+    (tmp_path / "out.onnx").write_text("mine")
+    assert seen(lambda: walk(tmp_path))[0] == "FW008"
+    assert walk(tmp_path, overwrite=True).verdict == "quantised"

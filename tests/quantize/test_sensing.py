@@ -1,0 +1,193 @@
+"""The ranking: the planted layer first, however the work is spread, and nothing finished is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.quantize.nets import mlp, of_file
+
+from fairway.errors import UserError
+from fairway.quantize import sensitivity
+from fairway.quantize.budget import Budget
+from fairway.quantize.judge import Session
+from fairway.quantize.metrics import add_up, compare
+from fairway.quantize.prepare import Unit
+from fairway.quantize.sensitivity import make_groups, plan
+from fairway.quantize.trials import ALONE, KEPT, Trial
+from fairway.quantizing import Wishes
+from fairway.sensing import Sensitivity, Spreading, sense_file
+
+WISHES = Wishes("int8-static", samples=12, budget=Budget(0.001))
+TRIALS = 3 * 2 * 3
+"""Units, kinds, samples held back."""
+
+
+def sense(tmp_path: Path, wishes: Wishes = WISHES, **more: Any) -> Sensitivity:
+    source = tmp_path / "net.onnx"
+    if not source.exists():
+        mlp(source, planted=2)
+    return sense_file(source, of_file(source, batch=(1, 4)), tmp_path / "found", wishes, **more)
+
+
+def test_the_planted_layer_is_found_and_listed(tmp_path: Path) -> None:
+    found = sense(tmp_path)
+    assert found.finished
+    assert found.trials == TRIALS
+    first, second, third = found.ranked
+    assert first.group.name == "third"
+    assert first.alone > 10 * second.alone
+    assert first.kept < second.kept, "keeping it in float helps most"
+    assert found.do_not_quantize == ("third",)
+    assert found.drop_without < 0.001 < found.all_quantised
+    listed = json.loads((tmp_path / "found" / "do_not_quantize.json").read_text())
+    assert listed["nodes"] == ["third"]
+    ranking = json.loads((tmp_path / "found" / "ranking.json").read_text())
+    assert [row["group"] for row in ranking["ranking"]] == [first.group.name, second.group.name, third.group.name]
+    assert ranking["ranking"][0]["alone_error"] > 0
+    assert (tmp_path / "found" / "ranking.svg").read_text().startswith("<svg")
+    assert "1. third" in str(found)
+    assert third.samples == 3
+
+
+def test_spread_out_it_gives_the_same_numbers(tmp_path: Path) -> None:
+    here = sense(tmp_path)
+    there = sense(tmp_path, spreading=Spreading(2), overwrite=True)
+    assert [(one.group.name, one.alone, one.kept) for one in here.ranked] == [
+        (one.group.name, one.alone, one.kept) for one in there.ranked
+    ]
+
+
+def test_killed_in_the_middle_it_goes_on_with_what_was_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mlp(tmp_path / "net.onnx", planted=2)
+    child = os.fork()
+    if child == 0:
+        count = 0
+        compare_all = sensitivity.compare
+
+        def deadly(*given: Any) -> Any:
+            nonlocal count
+            count += 1
+            if count == 14:  # in the middle of a sample, of which both trials are taken
+                os.kill(os.getpid(), signal.SIGKILL)
+            return compare_all(*given)
+
+        sensitivity.compare = deadly  # type: ignore[assignment]
+        try:
+            sense(tmp_path)
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    kept = (tmp_path / "found" / "trials.jsonl").read_text().splitlines()
+    assert len(kept) == 1 + 13
+    calls = 0
+
+    def counting(*given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return compare(*given)
+
+    monkeypatch.setattr(sensitivity, "compare", counting)
+    found = sense(tmp_path)
+    assert (found.finished, found.trials, calls) == (True, TRIALS, TRIALS - 13)
+    assert (tmp_path / "found" / "trials.jsonl").read_text().splitlines()[: len(kept)] == kept
+
+
+def test_half_a_line_is_dropped_and_written_again(tmp_path: Path) -> None:
+    whole = sense(tmp_path)
+    path = tmp_path / "found" / "trials.jsonl"
+    path.write_bytes(path.read_bytes()[:-20])
+    again = sense(tmp_path)
+    assert again.trials == TRIALS
+    assert len([json.loads(line) for line in path.read_text().splitlines()]) == 1 + TRIALS
+    assert [one.alone for one in again.ranked] == [one.alone for one in whole.ranked]
+
+
+def test_trials_of_something_else_are_not_gone_on_with(tmp_path: Path) -> None:
+    sense(tmp_path)
+    with pytest.raises(UserError) as raised:
+        sense(tmp_path, replace(WISHES, per_channel=False))
+    assert raised.value.finding.code == "FW712"
+    assert raised.value.finding.seen.endswith("other per_channel")
+    assert sense(tmp_path, replace(WISHES, per_channel=False), overwrite=True).finished
+
+
+def test_with_no_time_at_all_there_is_still_a_ranking_and_a_later_run_goes_on(tmp_path: Path) -> None:
+    short = sense(tmp_path, budget=0.0)
+    assert not short.finished
+    assert 0 < short.trials < TRIALS
+    assert "the time was up" in str(short)
+    assert short.ranked[0].alone_error is None, "one sample tells nothing of the spread"
+    assert sense(tmp_path).finished
+
+
+def test_the_loss_is_that_of_a_file_quantised_so_by_onnxruntime_alone(tmp_path: Path) -> None:
+    """Without anything of Fairway's but the samples: quantize_static for each node by itself."""
+    from onnxruntime.quantization import QuantType, quantize_static
+
+    from fairway.quantize.prepare import prepare
+    from fairway.quantize.samples import open_samples
+
+    found = {one.group.name: one.alone for one in sense(tmp_path).ranked}
+    samples = open_samples(of_file(tmp_path / "net.onnx", batch=(1, 4)), None, WISHES.samples)
+    prepared = prepare(tmp_path / "net.onnx", tmp_path)
+    right = Session(prepared.path)
+
+    class Reader:
+        def __init__(self) -> None:
+            self.left = samples.calibrating()
+
+        def get_next(self) -> Any:
+            return next(self.left, None)
+
+    for name in ("second", "third"):
+        quantize_static(
+            prepared.path, tmp_path / "stock.onnx", Reader(), nodes_to_quantize=[name], per_channel=True,
+            op_types_to_quantize=["MatMul"], activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8,
+            extra_options={"OpTypesToExcludeOutputQuantization": ["MatMul"]},
+        )  # fmt: skip
+        stock = Session(tmp_path / "stock.onnx")
+        score = add_up(compare(["y"], right(s), stock(s)) for s in samples.held_back)
+        assert found[name] == pytest.approx(score.drop("sqnr"), rel=1e-6), name
+
+
+def test_the_recipes_metric_ranks_too(tmp_path: Path) -> None:
+    source = mlp(tmp_path / "net.onnx", planted=2)
+    sample = {"x": np.random.default_rng(5).standard_normal((4, 3, 48)).astype("float32")}
+    right = Session(source)(sample)[0]
+
+    def metric(model: Callable[[Any], dict[str, Any]]) -> float:
+        return 1.0 - float(abs(model(sample)["y"] - right).mean())
+
+    subject = replace(of_file(source, batch=(1, 4)), metric=metric)
+    found = sense_file(source, subject, tmp_path / "found", WISHES)
+    assert (found.metric, found.trials, found.ranked[0].group.name) == ("recipe", 6, "third")
+
+
+def test_groups_are_made_by_the_first_names_of_a_path() -> None:
+    units = [Unit(f"n{i}", (f"n{i}",), "MatMul", 1, module) for i, module in enumerate(("a.0.q", "a.0.k", "a.1.q", ""))]
+    assert [(g.name, len(g.units)) for g in make_groups(units, 2)] == [("a.0", 2), ("a.1", 1), ("n3", 1)]
+    assert [g.name for g in make_groups(units, None)] == ["n0", "n1", "n2", "n3"]
+
+
+def test_the_plan_ranks_everything_before_it_looks_closer() -> None:
+    groups = make_groups([Unit(f"n{i}", (f"n{i}",), "MatMul", 1) for i in range(40)], None)
+    done: dict[tuple[str, str, int], Trial] = {}
+    steps = []
+    for number, some, kinds in plan(4, groups, lambda: done, "sqnr"):
+        steps.append((number, len(some), kinds))
+        for group in some:
+            for kind in kinds:
+                done[kind, group.name, number] = Trial(kind, group.name, number, None, float(group.name[1:]))
+    assert steps[:4] == [(0, 40, (ALONE,)), (1, 40, (ALONE,)), (0, 40, (KEPT,)), (1, 40, (KEPT,))]
+    assert steps[4:] == [(2, 20, (ALONE, KEPT)), (3, 20, (ALONE, KEPT)), (2, 20, (ALONE, KEPT)), (3, 20, (ALONE, KEPT))]
+    assert len(done) == 40 * 2 * 4

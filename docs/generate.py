@@ -45,6 +45,7 @@ GROUPS = {
     "5": "Limits",
     "6": "This machine, and others",
     "7": "Quantising",
+    "8": "Delivering",
     "9": "Fairway itself",
 }
 

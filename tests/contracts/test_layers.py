@@ -41,6 +41,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "fairway.doctor", "fairway.generation", "fairway.locating", "fairway.matrix", "fairway.optimize",
         "fairway.reduce", "fairway.testing",
     ),
+    ("fairway.publish", "fairway.run"),
     ("fairway.cli",),
     ("fairway",),
 )
@@ -55,7 +56,7 @@ MODULE_LINES = 400
 FUNCTION_LINES = 80
 
 LONGER: dict[str, int] = {
-    "fairway.findings.codes": 480,  # one flat table, which is looked up in and not read through
+    "fairway.findings.codes": 560,  # one flat table, which is looked up in and not read through
 }
 """Modules that break the rule today, each with a limit of its own."""
 
@@ -145,9 +146,8 @@ def test_only_the_cli_prints(name: str) -> None:
     "words",
     [
         "--help", "export --help", "export-generation --help", "verify --help", "locate --help", "reduce --help",
-        "quantize --help", "sensitivity --help",
-        "bench --help", "optimize --help", "report --help",
-        "doctor --help", "matrix --help", "watch --help", "watch add --help", "explain FW206", "routes",
+        "quantize --help", "sensitivity --help", "bench --help", "optimize --help", "report --help", "publish --help",
+        "pull --help", "run --help", "doctor --help", "matrix --help", "watch --help", "watch add --help", "explain FW206", "routes",
     ],
 )
 def test_help_needs_no_torch(words: str) -> None:

@@ -22,6 +22,8 @@ KNOWN = {
     ("locate/locate.py", "onnx.load"),
     ("locating.py", "onnx.load"),
     ("locate/replay.py", "onnxruntime.InferenceSession"),
+    ("publish/ort.py", "OrtSession"),
+    ("run/engine.py", "onnxruntime.InferenceSession"),
     # Likewise `bench` and `optimize_file`, for the file, its processes and the passes, whose files go back through it.
     ("file_subject.py", "OrtSession"),
     ("bench/engine.py", "onnxruntime.InferenceSession"),
@@ -52,6 +54,9 @@ KNOWN = {
     ("subject/data.py", "torch.load"),
     ("subject/data.py", "load_file"),
     ("subject/data.py", "np.load"),
+    ("run/sources.py", "np.load"),
+    ("run/sources.py", "safe_open"),
+    ("run/walk.py", "np.load"),
 }
 
 
@@ -72,6 +77,15 @@ def test_verify_looks_at_the_header_before_anything_else_sees_the_file() -> None
     firsts = [ast.unparse(statement) for statement in verify.body[2:4]]
     assert firsts == ["header = open_header(path)", "check_room(header)"]
     assert "judge_file" in called
+
+
+def test_run_and_publish_look_at_the_header_first_too() -> None:
+    for name, function in (("run/walk.py", "run"), ("publish/bundle.py", "gather")):
+        tree = ast.parse((SOURCE / name).read_text())
+        found = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == function)
+        called = [ast.unparse(n.func) for s in found.body for n in ast.walk(s) if isinstance(n, ast.Call)]
+        engines = [called.index(one) for one in ("Engine", "find") if one in called]
+        assert called.index("open_header") < min(engines, default=len(called))
 
 
 def test_nothing_is_unpickled_but_by_torch_and_from_fairways_own_processes() -> None:

@@ -18,11 +18,14 @@ from fairway.cli import (
     locate,
     matrix,
     optimize,
+    publish,
+    pull,
     quantize,
     reduce,
     remedies,
     report,
     routes,
+    run,
     sensitivity,
     verify,
     watch,
@@ -54,6 +57,9 @@ app.command("inspect")(inspect.inspect)
 app.command("report")(report.report)
 app.command("bench")(bench.bench)
 app.command("optimize")(optimize.optimize)
+app.command("run")(run.run)
+app.command("publish")(publish.publish)
+app.command("pull")(pull.pull)
 app.command("doctor")(doctor.doctor)
 app.command("matrix")(matrix.matrix)
 app.add_typer(watch.app, name="watch")

@@ -1,0 +1,55 @@
+"""fairway publish MODEL DEST"""
+
+from __future__ import annotations
+
+import json as json_module
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fairway.cli.show import Progress
+from fairway.findings.render import printable
+
+if TYPE_CHECKING:
+    from fairway.publish.contract import Published
+
+DestinationArgument = Annotated[
+    str, typer.Argument(metavar="DEST", help="s3://BUCKET/PREFIX, mlflow:NAME, triton:FOLDER, ort:FOLDER, or a folder.")
+]
+
+
+def publish(
+    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="A file with its record beside it.")],
+    destination: DestinationArgument,
+    unverified: Annotated[
+        bool, typer.Option("--unverified", help="Publish a file that is not verified; its record will say so.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON on standard output.")] = False,
+) -> int:
+    """Publish a verified file with its weights, its record and checksums: all of it, or nothing.
+
+    S3 and MLflow need the extra `publish`. Endpoint and credentials come from the environment: AWS_ENDPOINT_URL,
+    AWS_ACCESS_KEY_ID and so on; MLFLOW_TRACKING_URI.
+    """
+    from fairway.publish import publish as publish_bundle
+
+    progress = Progress()
+    try:
+        done = publish_bundle(model, destination, unverified, progress)
+    finally:
+        progress.close()
+    print(json_module.dumps(asdict(done), indent=1) if json else "\n".join(map(printable, _lines(done))))
+    return 0
+
+
+def _lines(done: Published) -> list[str]:
+    sent = f"{len(done.sent)} of {len(done.files)} files, {done.sent_bytes / 1e6:.2f} MB"
+    lines = [f"published  {done.where}  version {done.version}"]
+    if done.unverified is not None:
+        lines.append(f"  UNVERIFIED: {done.unverified}")
+    lines.append(f"  files     {', '.join(done.files)}")
+    lines.append(f"  sent      {sent if done.sent else 'nothing: it was all there'}")
+    lines += [f"  note      {note}" for note in done.notes]
+    return [*lines, f"  digest    {done.digest}"]

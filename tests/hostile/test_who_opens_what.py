@@ -32,7 +32,15 @@ KNOWN = {
     ("optimize/optimize.py", "ir.load"),
     ("optimize/passes.py", "ir.load"),
     ("optimize/passes.py", "onnxruntime.InferenceSession"),
+    # Likewise `quantize_file` and `sense_file`, for the file that they prepare.
+    ("quantize/prepare.py", "onnx.load"),
     # Candidates that Fairway made itself a moment ago, in a folder of its own.
+    ("quantize/judge.py", "onnxruntime.InferenceSession"),
+    ("quantize/schemes.py", "ir.load"),
+    ("quantize/schemes.py", "making.prepared.load"),
+    ("quantize/schemes.py", "onnx.load"),
+    ("quantize/schemes.py", "prepared.load"),
+    ("quantize/slices.py", "making.prepared.load"),
     ("deliver.py", "ir.load"),
     ("evidence/differential.py", "ir.load"),
     ("ladder/capture_trace.py", "ir.load"),
@@ -46,6 +54,8 @@ KNOWN = {
     ("doctor/examine.py", "OrtSession"),
     # Code that the user named or installed, as `import` would.
     ("cli/export_generation.py", "load_model"),
+    ("cli/quantize.py", "load"),
+    ("cli/sensitivity.py", "load"),
     ("subject/recipe.py", "load_model"),
     ("plugins.py", "point.load"),
     # Weights and data, as tensors only.

@@ -49,6 +49,8 @@ class Wishes:
     budget: Budget = field(default_factory=Budget)
     seconds: float = 2.0
     """Of timing, for each variant and the float file beside it."""
+    keep: tuple[str, ...] = ()
+    """Nodes that stay in float where a scheme has fewer than 16 bits, as `do_not_quantize.json` names them."""
 
 
 @dataclass(frozen=True)
@@ -161,16 +163,17 @@ class _Road:
     ) -> tuple[list[Judged], list[Finding]]:
         tried: list[Judged] = []
         findings: list[Finding] = []
+        kept = _kept(making.prepared, self.wishes.keep)
         for scheme in schemes:
             self.heard(("stage", f"making and judging {scheme}"))
             try:
-                judged = judge.look(make(scheme, making))
+                judged = judge.look(make(scheme, making, kept))
             except UserError as error:
                 findings.append(error.finding)
                 continue
             tried.append(judged)
             if scheme == "int8-static" and not self.wishes.budget.within(judged) and len(making.prepared.units) > 1:
-                tried += self._mix(making, samples, judge)
+                tried += self._mix(making, samples, judge, kept)
         distinct: dict[str, Judged] = {}
         for one in tried:
             if one.sha256 in distinct:
@@ -179,12 +182,13 @@ class _Road:
             distinct.setdefault(one.sha256, one)
         return [*distinct.values()], findings
 
-    def _mix(self, making: Making, samples: Samples, judge: Judge) -> list[Judged]:
+    def _mix(self, making: Making, samples: Samples, judge: Judge, kept: Sequence[str]) -> list[Judged]:
         """The mix that keeps the fewest units in float; if it does worse on the data held back, some more are kept."""
         self.heard(("stage", "looking for the units to keep in float"))
         scene = Scene(Sliced(making), list(islice(samples.calibrating(), TRIED)), self.metric, judge.own)
         ranked = [unit for unit, _ in rank(scene)]
         keep = list(fewest_kept(ranked, scene.drop, MARGIN * self.wishes.budget.max_drop).keep)
+        keep += [name for name in kept if name not in keep]
         others = [unit.name for unit in ranked if unit.name not in keep]
         found: list[Judged] = []
         while others:
@@ -195,6 +199,15 @@ class _Road:
             more = max(1, len(keep) // 4)
             keep, others = [*keep, *others[:more]], others[more:]
         return found
+
+
+def _kept(prepared: Prepared, nodes: Sequence[str]) -> list[str]:
+    """The units of these nodes; refuses a node that is none's."""
+    known = {node for unit in prepared.units for node in unit.nodes}
+    strange = [node for node in nodes if node not in known]
+    if strange:
+        raise complain("FW006", f"keep {strange[0]!r}; no node of that name can be quantised")
+    return [unit.name for unit in prepared.units if set(unit.nodes) & set(nodes)]
 
 
 def choose(tried: Sequence[Judged], budget: Budget) -> Judged | None:

@@ -19,6 +19,7 @@ from tests.quantize.nets import mlp, of_file
 
 from fairway import quantizing
 from fairway.bench.ratio import Ratio
+from fairway.cli.quantize import kept_nodes
 from fairway.errors import UserError
 from fairway.quantize import judge as judging
 from fairway.quantize.budget import Budget
@@ -79,6 +80,37 @@ def test_the_same_bytes_by_two_names_are_a_finding(tmp_path: Path, monkeypatch: 
     result = walk(tmp_path, replace(QUICK, scheme="auto"))
     assert [f.code for f in result.findings] == ["FW710"] * 4
     assert len(result.tried) == 1
+
+
+def test_what_is_to_be_kept_stays_in_float_in_every_scheme_below_16_bits(tmp_path: Path) -> None:
+    result = walk(tmp_path, replace(QUICK, scheme="auto", keep=("second",)))
+    kept = {one.variant.scheme: [unit.name for unit in one.variant.kept] for one in result.tried}
+    assert kept["int8-static"] == kept["int8-dynamic"] == kept["int4-weights"] == ["second"]
+
+
+def test_a_mix_keeps_what_is_to_be_kept_as_well(tmp_path: Path) -> None:
+    wishes = replace(QUICK, samples=16, budget=Budget(0.001, max_size=0.9), keep=("first",))
+    result = walk(tmp_path, wishes, planted=2)
+    assert {unit.name for unit in result.tried[1].variant.kept} >= {"first", "third"}
+
+
+def test_a_node_to_keep_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="keep 'fourth'; no node of that name can be quantised"):
+        walk(tmp_path, replace(QUICK, keep=("fourth",)))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nonsense", "is no do_not_quantize.json"), ("[]", "is no do_not_quantize.json"), ("{}", "KeyError: 'sha256'"),
+        ('{"sha256": "00", "nodes": []}', "is about other bytes than those of"),
+    ],
+)  # fmt: skip
+def test_a_list_of_another_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    mlp(tmp_path / "net.onnx")
+    (tmp_path / "list.json").write_text(text)
+    with pytest.raises(UserError, match=said):
+        kept_nodes(tmp_path / "list.json", tmp_path / "net.onnx")
 
 
 def test_a_mix_is_found_where_everything_in_bytes_is_too_much(tmp_path: Path) -> None:

@@ -61,6 +61,10 @@ def quantize(
     max_size: Annotated[
         str | None, typer.Option("--max-size", metavar="SHARE", help="Of the float file's size, e.g. 50%.")
     ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option("--keep", metavar="FILE", help="What stays in float: do_not_quantize.json of `sensitivity`."),
+    ] = None,
     inputs: options.InputOption = None,
     dims: options.DimOption = None,
     checkpoint: options.CheckpointOption = None,
@@ -80,7 +84,8 @@ def quantize(
     from fairway.quantize.budget import Budget
     from fairway.quantizing import Wishes, quantize_file
 
-    wishes = Wishes(scheme, method, per_channel, samples, metric, Budget(drop, min_speedup, size))
+    nodes = () if keep is None else kept_nodes(keep, model)
+    wishes = Wishes(scheme, method, per_channel, samples, metric, Budget(drop, min_speedup, size), keep=nodes)
     with redirect_stdout(sys.stderr):  # a recipe may print; standard output is for the result
         subject = load(model, recipe, said)
     progress = Progress()
@@ -108,6 +113,20 @@ def load(model: Path, recipe: str | None, said: Overrides) -> Subject:
 
     header = open_header(model)
     return file_subject(header, compare_with_record(model)[0], said)
+
+
+def kept_nodes(path: Path, model: Path) -> tuple[str, ...]:
+    """The nodes that the file names, which must be about this model."""
+    from fairway.record import hash_file
+
+    try:
+        told = json_module.loads(path.read_text())
+        about, nodes = told["sha256"], [str(node) for node in told["nodes"]]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise complain("FW006", f"--keep {path} is no do_not_quantize.json: {type(error).__name__}: {error}") from error
+    if about != hash_file(model):
+        raise complain("FW006", f"--keep {path} is about other bytes than those of {model}")
+    return tuple(nodes)
 
 
 def share(option: str, text: str) -> float:

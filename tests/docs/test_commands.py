@@ -143,3 +143,19 @@ def test_no_page_names_a_place_on_one_machine() -> None:
     for page in PAGES:
         found = re.search(r"/(?:home|root|work|tmp)/\S*", page.read_text())
         assert found is None, f"{page.relative_to(ROOT)}: {found and found[0]}"
+
+
+def test_no_two_pages_write_different_things_under_one_name() -> None:
+    """Pages share a folder and are run in any order, beside each other."""
+    written: dict[str, set[tuple[str, str]]] = {}
+    for page in PAGES:
+        for step in steps(page):
+            if isinstance(step, Command) and "--overwrite" in step.text:
+                continue
+            named = re.findall(r"-o \$OUT/(\S+)", step.text) if isinstance(step, Command) else [step.name]
+            inside = re.findall(r'"(\w+\.onnx)"', step.text) if isinstance(step, Script) and not step.name else []
+            for name in (*named, *inside):
+                if name:
+                    written.setdefault(name, set()).add((page.name, step.text))
+    twice = {name: {page for page, _ in said} for name, said in written.items() if len({text for _, text in said}) > 1}
+    assert {name: pages for name, pages in twice.items() if len(pages) > 1} == {}

@@ -2,6 +2,7 @@
 
 import logging
 
+from browsing import browser, look  # noqa: F401  # fixtures
 from documented import documented, out  # noqa: F401  # fixtures
 from of_libraries import library  # noqa: F401  # a fixture
 

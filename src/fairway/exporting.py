@@ -6,6 +6,7 @@ import contextlib
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -30,6 +31,7 @@ from fairway.record import hash_file, write_record
 from fairway.remedies.catalogue import CATALOGUE
 from fairway.remedies.plugged import plugged_translations
 from fairway.result import Result
+from fairway.standing import Diary, both
 from fairway.subject.data import read_data
 from fairway.subject.onnx_file import check_room, check_signature, open_header
 from fairway.subject.subject import Subject, build_subject
@@ -158,8 +160,10 @@ def export_subject(
     left_out = load_plugins() if settings.remedies else ()
     tensors = read_data(subject, Path(data)) if data is not None else []
     with Workers(settings.limits) as workers, workshop(path, workers.janitor) as folder:
-        climbed = climb(workers, subject, settings, folder, tensors, progress or (lambda event: None))
-        begins = pinpoint(workers, subject, settings, climbed, tensors, progress or (lambda event: None))
+        heard = both(progress or (lambda event: None), Diary(folder, path.name, subject.name))
+        workers.tick = partial(heard, ("tick",))
+        climbed = climb(workers, subject, settings, folder, tensors, heard)
+        begins = pinpoint(workers, subject, settings, climbed, tensors, heard)
         climbed = replace(climbed, findings=(*sorted((*climbed.findings, *begins), key=rank), *left_out))
         record = write_record(subject, settings, climbed)
         best = climbed.best
@@ -193,6 +197,7 @@ def verify_subject(
     warm_up()
     tensors = read_data(subject, Path(data)) if data is not None else []
     with Workers(settings.limits) as workers, TemporaryDirectory(prefix="fairway-") as folder:
+        workers.tick = partial(heard, ("tick",))
         climbed = judge_file(workers, subject, settings, str(path), header, tensors, Path(folder), heard)
         right = against() if climbed.verdict == "wrong" else ()
         begins = pinpoint(workers, subject, settings, climbed, tensors, heard, right)

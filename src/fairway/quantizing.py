@@ -164,8 +164,8 @@ class _Road:
         tried: list[Judged] = []
         findings: list[Finding] = []
         kept = _kept(making.prepared, self.wishes.keep)
-        for scheme in schemes:
-            self.heard(("stage", f"making and judging {scheme}"))
+        for number, scheme in enumerate(schemes):
+            self.heard(("count", number, len(schemes), "schemes", f"making and judging {scheme}"))
             try:
                 judged = judge.look(make(scheme, making, kept))
             except UserError as error:
@@ -174,6 +174,8 @@ class _Road:
             tried.append(judged)
             if scheme == "int8-static" and not self.wishes.budget.within(judged) and len(making.prepared.units) > 1:
                 tried += self._mix(making, samples, judge, kept)
+            if (best := choose(tried, self.wishes.budget)) is not None:
+                self.heard(("best", best.variant.scheme))
         distinct: dict[str, Judged] = {}
         for one in tried:
             if one.sha256 in distinct:

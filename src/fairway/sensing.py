@@ -176,7 +176,7 @@ class _Run:
         total = 2 * len(self.groups) * (1 if self.own is not None else len(self.samples.held_back))
         for trial in self._trials(until):
             self.file.add(trial)
-            self.heard(("stage", f"{len(self.file.found)} of {total} trials"))
+            self.heard(("count", len(self.file.found), total, "trials", "measuring"))
         return len(self.file.found) >= total
 
     def _trials(self, until: float | None) -> Iterator[Trial]:

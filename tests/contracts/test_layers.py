@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("fairway.locate",),
     ("fairway.ladder",),
     ("fairway.record",),
-    ("fairway.deliver", "fairway.recall", "fairway.report", "fairway.result"),
+    ("fairway.deliver", "fairway.recall", "fairway.report", "fairway.result", "fairway.standing"),
     ("fairway.exporting", "fairway.file_subject"),
     ("fairway.bench",),
     ("fairway.quantize",),
@@ -39,7 +39,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("fairway.sensing",),
     (
         "fairway.doctor", "fairway.generation", "fairway.locating", "fairway.matrix", "fairway.optimize",
-        "fairway.reduce", "fairway.testing",
+        "fairway.reduce", "fairway.testing", "fairway.ui",
     ),
     ("fairway.publish", "fairway.run"),
     ("fairway.cli",),

@@ -81,7 +81,7 @@ def test_wishes_that_cannot_be_met(words: dict[str, Any], said: str, tmp_path: P
 
 def test_a_run_that_is_killed_leaves_no_folder(tmp_path: Path) -> None:
     def die(event: Any) -> None:
-        if event == ("stage", "model.onnx"):
+        if event == ("part", "model.onnx"):
             os.kill(os.getpid(), signal.SIGKILL)
 
     child = os.fork()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 import signal
 from pathlib import Path
@@ -207,12 +206,12 @@ def test_a_run_that_was_killed_goes_on_and_gives_the_same_bytes(
         os._exit(1)
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
     assert not (tmp_path / "out").exists()
-    told: list[str] = []
-    run(model, tmp_path / "x.npy", tmp_path / "out", how, progress=lambda event: told.append(event[1]))
-    windows = json.loads(json.dumps(told[0])).split("window ")[1].split(" ")[0]
-    assert int(windows) > (5 if carried else 3), "it does not begin anew"
-    assert "samples/s" in told[0]
-    assert "s left" in told[0]
+    told: list[tuple[str, int, int, str, str]] = []
+    run(model, tmp_path / "x.npy", tmp_path / "out", how, progress=told.append)
+    kind, windows, _, counted, said = told[0]
+    assert (kind, counted) == ("count", "windows")
+    assert windows > (5 if carried else 3), "it does not begin anew"
+    assert "samples/s" in said
     for path in sorted((tmp_path / "at once").iterdir()):
         assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes(), path.name
 
@@ -226,7 +225,7 @@ def test_recordings_that_were_finished_are_not_run_again(tmp_path: Path) -> None
     told: list[str] = []
     assert code(model, tmp_path / "data", tmp_path / "out", How(6)) == "FW809"
     np.save(tmp_path / "out.part/a/y.npy", np.zeros(1))  # to see that it is left alone
-    assert code(model, tmp_path / "data", tmp_path / "out", How(5), progress=lambda e: told.append(e[1])) == "FW113"
+    assert code(model, tmp_path / "data", tmp_path / "out", How(5), progress=told.append) == "FW113"
     assert told == []
     assert np.load(tmp_path / "out.part/a/y.npy").shape == (1,)
 

@@ -230,7 +230,7 @@ def _at(runners: Sequence[_Runner], number: int, points: Sequence[Point], wanted
         if number and number not in runner.failed:
             _first(runner, number, points)
     while able := [r for r in runners if number not in r.failed]:
-        heard(("stage", f"timing {len(able)} arms at {show(points[number])}"))
+        heard(("count", number, len(points), "points", f"timing {len(able)} arms at {show(points[number])}"))
         try:
             timings = paired([r.process.arm(number) for r in able], seconds=wanted.seconds, seed=wanted.seed)
         except ArmFailed as error:

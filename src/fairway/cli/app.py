@@ -27,6 +27,7 @@ from fairway.cli import (
     routes,
     run,
     sensitivity,
+    ui,
     verify,
     watch,
 )
@@ -55,6 +56,7 @@ app.command("quantize")(quantize.quantize)
 app.command("sensitivity")(sensitivity.sensitivity)
 app.command("inspect")(inspect.inspect)
 app.command("report")(report.report)
+app.command("ui")(ui.ui)
 app.command("bench")(bench.bench)
 app.command("optimize")(optimize.optimize)
 app.command("run")(run.run)

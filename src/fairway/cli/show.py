@@ -6,9 +6,12 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fairway.findings import exit_status
+from fairway.findings.render import printable
+from fairway.standing import Standing, hear
 
 if TYPE_CHECKING:
     from fairway.generation.result import GenerationResult
@@ -16,44 +19,44 @@ if TYPE_CHECKING:
 
 _COLOURS = {"verified": "32", "wrong": "31", "unproven": "33", "failed": "31"}
 _QUIET_SECONDS = 2.0
+_REPAINT_SECONDS = 0.2
+"""Nobody reads faster."""
 
 
 class Progress:
     """One line on standard error that is rewritten; nothing at all when that is not a terminal."""
 
     def __init__(self) -> None:
-        self._live = sys.stderr.isatty()
-        self._started = time.monotonic()
-        self._rung = "starting"
-        self._shown = False
+        self._live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._standing = Standing(time.time())
+        self._painted = 0.0
 
     def __call__(self, event: Any) -> None:
-        match event:
-            case ("stage", text):
-                self._say(str(text))
-            case ("rung", step):
-                self._rung = step.name
-                self._say(step.name)
-            case ("sample", done, total, text):
-                self._say(f"{self._rung}: sample {done + 1} of {total}, {text}")
-            case ("outcome", rung):
-                self._rung = f"{rung.step.name}: {rung.verdict}"
-                self._say(self._rung)
-
-    def _say(self, text: str) -> None:
-        spent = time.monotonic() - self._started
-        if not self._live or spent < _QUIET_SECONDS:
-            return
-        width = os.get_terminal_size(sys.stderr.fileno()).columns
-        line = f"{spent:4.0f} s  {text}"
-        sys.stderr.write("\r\x1b[2K" + line[: max(width - 1, 10)])
-        sys.stderr.flush()
-        self._shown = True
+        now, before = time.time(), self._standing.doing
+        self._standing = hear(self._standing, event, now)
+        # Samples come by the hundred; what says something new may be the last word for a long time.
+        old = event[0] in ("sample", "tick") or before == self._standing.doing
+        early = now - self._standing.began < _QUIET_SECONDS or (old and now - self._painted < _REPAINT_SECONDS)
+        if self._live and not early:
+            width = os.get_terminal_size(sys.stderr.fileno()).columns
+            sys.stderr.write("\r\x1b[2K" + fit(now - self._standing.began, self._standing.words(now), width))
+            sys.stderr.flush()
+            self._painted = now
 
     def close(self) -> None:
-        if self._shown:
+        if self._painted:
             sys.stderr.write("\r\x1b[2K")
             sys.stderr.flush()
+
+
+def fit(spent: float, words: Sequence[str], width: int) -> str:
+    """As many of the words as one line holds; the first is cut where even it does not fit."""
+    line = f"{spent:4.0f} s  {printable(words[0])}"
+    line = line if len(line) < width else f"{line[: max(width - 2, 8)]}…"
+    for word in map(printable, words[1:]):
+        if len(line) + 2 + len(word) < width:
+            line += f"  {word}"
+    return line
 
 
 def result_status(result: Result | GenerationResult) -> int:

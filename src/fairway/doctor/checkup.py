@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -84,6 +85,7 @@ def check_up(only: Sequence[str], asked: Callable[[], Asked] | None, heard: Hear
     chosen = [probe for probe in PROBES if not only or probe.name in only]
     warm_up()
     with TemporaryDirectory(prefix="fairway-doctor-") as folder, Workers(Limits(PROBE_SECONDS)) as workers:
+        workers.tick = partial(heard, ("tick",))
         steps = examine(workers, chosen, Path(folder), heard)
     findings += findings_of(steps)
     tried = None if asked is None else _try(asked, heard)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from fairway.ladder.climb import Settings, Verdict
 from fairway.ladder.diagnose import diagnose
 from fairway.record import FORMAT, hash_file, versions
 from fairway.result import Result
+from fairway.standing import Diary, both
 from fairway.subject.source import user_frame
 
 STEPS = 32
@@ -78,6 +80,8 @@ def generate_folder(
     if steps < 1:
         raise complain("FW006", f"{steps} steps; at least one is needed")
     with Workers(settings.limits) as workers, workshop(folder.absolute(), workers.janitor) as shop:
+        heard = both(heard, Diary(shop, folder.name, type(model).__name__))
+        workers.tick = partial(heard, ("tick",))
         heard(("stage", "looking at the model"))
         anatomy = _look(workers, model, settings)
         _check_prompts(prompts, anatomy)
@@ -97,7 +101,7 @@ def _export_each(
     """Every graph's result, up to the first that gives no file."""
     results: dict[str, Result] = {}
     for graph in parts:
-        heard(("stage", graph.file))
+        heard(("part", graph.file))
         subject = subject_of(graph, f"{name}/{graph.file}")
         results[graph.file] = export_subject(subject, made / graph.file, settings, progress=heard)
         if results[graph.file].path is None:
@@ -151,7 +155,7 @@ def _walk(
         pair = make_prompts(anatomy, prompts, longest, padding)
         return tuple(compare_steps(known, player, prompt, count, tell) for prompt in pair)
 
-    heard(("stage", "generating step by step"))
+    heard(("part", "generating step by step"))
     outcome = workers.run(work, heard)
     if outcome.status != "done":
         said = _said(outcome)

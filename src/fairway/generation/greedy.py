@@ -141,7 +141,7 @@ def play(player: Player, prompt: Prompt, told: Told, heard: Callable[[Any], None
     """The files' logits [batch, steps, vocabulary], led by PyTorch's tokens."""
     logits = [player.start(prompt, told.start)]
     for step in range(1, told.tokens.shape[1]):
-        heard(("stage", f"{prompt.what}: step {step}"))
+        heard(("count", step, told.tokens.shape[1], "steps", prompt.what))
         logits.append(player.follow(told.tokens[:, step - 1]))
     return torch.stack(logits, 1)
 

@@ -93,6 +93,8 @@ class Workers:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
+        self.tick: Callable[[], None] = lambda: None
+        """Called many times a second while somebody waits here, so that whoever shows progress can show that."""
         self._running: list[_Running] = []
 
     def __enter__(self) -> Workers:
@@ -118,6 +120,7 @@ class Workers:
             for r in alive:
                 pipes.register(r.pipe, select.POLLIN)
             ready = {pipe for pipe, _ in pipes.poll(1000 * _POLL_SECONDS)}
+            self.tick()
             for r in alive:
                 r.look(r.pipe in ready)
                 if r.job.outcome is not None:

@@ -29,7 +29,9 @@ def fill(
     address = locate(recipe)
     print_ = fingerprint(address, how, kept)
     rows = []
-    for wanted in every:
+    for number, wanted in enumerate(every):
+        if len(every) > 1:
+            heard(("part", f"{number + 1} of {len(every)}:"))
         place = None if kept is None else kept / f"{print_}-{wanted.key()}.json"
         row = None if again or place is None else recall(place)
         if row is None:

@@ -105,7 +105,7 @@ def retest(
     """Every entry, run anew in each environment; a recipe that is gone is an entry that stays blocked."""
     found = []
     for entry in entries:
-        heard(("stage", entry.recipe))
+        heard(("part", entry.recipe))
         try:
             rows = fill(str(path.resolve().parent / entry.recipe), every, maker, how, None, True, heard)
         except UserError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,7 @@ def optimize_file(
     points = choose_points(judge_by, wanted.at)
     warm_up()
     with Workers(settings.limits) as workers, workshop(target, workers.janitor) as folder:
+        workers.tick = partial(heard, ("tick",))
         if subject is not None:
             _check_input(workers, subject, settings, header, known, folder, heard)
         (folder / "points").mkdir()
@@ -121,10 +123,12 @@ class _Work:
         best = start
         tried = []
         for number, one in enumerate(PASSES):
-            self.heard(("stage", f"trying {one.name}"))
+            self.heard(("count", number, len(PASSES), "passes", f"trying {one.name}"))
             made, row = self._try(one, number, best)
             tried.append(row)
-            best = made if row.kept and made is not None else best
+            if row.kept and made is not None:
+                best = made
+                self.heard(("best", f"with {', '.join(one.name for one in tried if one.kept)}"))
         return None if best is start else best, tuple(tried)
 
     def _try(self, one: Pass, number: int, base: _Candidate) -> tuple[_Candidate | None, Tried]:

@@ -142,7 +142,7 @@ class S3Store:
                     Body=data, UploadId=upload, PartNumber=number, ContentMD5=_md5(data), **at
                 )
                 tag = answer["ETag"]
-            progress(("stage", f"sending {path.name}: part {number} of {len(numbers)}"))
+            progress(("count", number, len(numbers), "parts", f"sending {path.name}"))
             return {"PartNumber": number, "ETag": tag}
 
         with ThreadPoolExecutor(SENDERS) as pool, self._others_allowed(key, size), self._asking():

@@ -15,6 +15,7 @@ from fairway.reduce.report import Reduced
 from fairway.reduce.script import title_of, write_script
 from fairway.reduce.shrink import shrink
 from fairway.reduce.trial import EXPORTERS
+from fairway.standing import show_time
 from fairway.subject.subject import Subject
 
 
@@ -40,7 +41,7 @@ def reduce_subject(
 
     def fails(candidate: Program) -> bool:
         nonlocal left
-        progress(("stage", f"{left}; trying {len(candidate.calls)}"))
+        progress(("stage", f"{left}; trying {len(candidate.calls)}, {show_time(max(clock.left, 0))} left"))
         began = time.monotonic()
         same = checks(candidate, bench.exporter, check) if check else bench(candidate).signature == seen.signature
         if same:

@@ -25,15 +25,16 @@ def _facts(stories: Sequence[Story]) -> list[dict[str, Any]]:
     """One row for each thing that is known of any of them."""
     rows: dict[str, list[str]] = {}
     for number, story in enumerate(stories):
-        for key, value in _known(story).items():
+        for key, value in brief(story).items():
             rows.setdefault(key, [""] * len(stories))[number] = value
     return [
         {"name": key, "values": values, "differs": len(set(values)) > 1} for key, values in rows.items() if any(values)
     ]
 
 
-def _known(story: Story) -> dict[str, str]:
-    evidence, graph = story["evidence"] or {}, story["graph"]
+def brief(story: Story) -> dict[str, str]:
+    """Everything of a record that fits into a cell."""
+    evidence, graph = story["evidence"] or {}, story.get("graph")
     found = {
         "verdict": story["verdict"],
         "route": story["route"],

@@ -31,8 +31,11 @@ LARGEST = 2_800_000
 SCRIPTS = ("drawing.js", "evidence.js", "graph.js", "measured.js", "page.js")
 
 
-def make_page(given: Sequence[Path], measured: Sequence[Path] = ()) -> str:
-    """The page for files and records, each with what the other says of it, and for what was measured besides."""
+def make_page(given: Sequence[Path], measured: Sequence[Path] = (), back: str | None = None) -> str:
+    """The page for files and records, each with what the other says of it, and for what was measured besides.
+
+    `back` is where the page was opened from, for one that is not a file of its own.
+    """
     stories = [_story(path) for path in given]
     _tell_apart(stories)
     besides: dict[str, list[dict[str, Any]]] = {"bench": [], "sensitivity": []}
@@ -44,6 +47,7 @@ def make_page(given: Sequence[Path], measured: Sequence[Path] = ()) -> str:
         "comparison": compare(stories) if len(stories) > 1 else None,
         **besides,
         "made_by": f"Fairway {versions().get('fairway', '')}",
+        "back": back,
     }
     page = render(data)
     while len(page.encode()) > LARGEST:
@@ -131,19 +135,24 @@ def _tell_apart(stories: Sequence[Story]) -> None:
 
 
 def render(data: dict[str, Any]) -> str:
-    """The page around its data. A browser runs the script with this hash, and no other."""
-    assets = files("fairway.report") / "assets"
-    style = (assets / "page.css").read_text(encoding="utf-8")
-    script = "\n".join((assets / one).read_text(encoding="utf-8") for one in SCRIPTS)
-    script = f'(() => {{\n"use strict";\n{script}\n}})();\n'
     title = " · ".join(story["label"] for story in data["stories"])
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src '{_hashed(script)}'; base-uri 'none'"
+    return compose(f"{title[:200]} – Fairway report", asset("page.css"), [asset(one) for one in SCRIPTS], data)
+
+
+def asset(name: str) -> str:
+    return (files("fairway.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+def compose(title: str, style: str, scripts: Sequence[str], data: Any, may: str = "") -> str:
+    """A page around its data. A browser runs the script with this hash, and no other; `may` allows it more."""
+    script = "\n".join(scripts)
+    script = f'(() => {{\n"use strict";\n{script}\n}})();\n'
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src '{_hashed(script)}'; base-uri 'none'{may}"
     values = {
-        "TITLE": html.escape(title[:200]), "POLICY": html.escape(policy), "STYLE": style, "SCRIPT": script,
+        "TITLE": html.escape(title), "POLICY": html.escape(policy), "STYLE": style, "SCRIPT": script,
         "DATA": escaped(data),
     }  # fmt: skip
-    template = (assets / "page.html").read_text(encoding="utf-8")
-    return re.sub(r"@([A-Z]+)@", lambda found: values[found[1]], template)
+    return re.sub(r"@([A-Z]+)@", lambda found: values[found[1]], asset("page.html"))
 
 
 def _hashed(script: str) -> str:

@@ -268,9 +268,7 @@ class _Walk:
     def _tell(self, windows: Windows, number: int, first: int, began: float) -> None:
         spent = time.monotonic() - began
         rate = (number - first) * windows.step / max(spent, 1e-9)
-        left = (windows.count - number) * windows.step / max(rate, 1e-9)
-        told = f"window {number} of {windows.count}, {rate:.3g} samples/s, {left:.0f} s left"
-        self._progress(("stage", f"{self._path.name}: {told}"))
+        self._progress(("count", number, windows.count, "windows", f"{self._path.name}, {rate:.3g} samples/s"))
 
 
 def _plain(name: str) -> str:

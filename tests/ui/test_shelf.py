@@ -1,0 +1,111 @@
+"""A folder's records in short: what changed is noticed, links lead nowhere, strangers' words are text."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from fairway.standing import FILE
+from fairway.ui import shelf as module
+from fairway.ui.shelf import Shelf
+from fairway.workshop import MARK, PREFIX
+from records_made import HOSTILE, make_record, put
+
+
+def rows(shelf: Shelf) -> dict[str, dict]:
+    return {row["place"]: row for row in shelf.look()["records"]}
+
+
+def test_each_record_is_told_in_short(shelf_folder: Path) -> None:
+    found = rows(Shelf(shelf_folder))
+    assert set(found) == {"wrong.onnx", "right.onnx", "older/changed.onnx", "hostile.onnx", "bad.onnx"}
+    wrong = found["wrong.onnx"]
+    assert wrong["verdict"] == "wrong"
+    assert (wrong["samples"], wrong["worst"], wrong["route"]) == ("12 of 18", "2.5e+03", "trace")
+    assert (wrong["domain"], wrong["findings"]) == ("batch 1..8, time 1..400", "FW414, FW206")
+    assert (found["right.onnx"]["file"], found["older/changed.onnx"]["file"]) == ("as recorded", "changed")
+    assert (found["bad.onnx"]["verdict"], "not JSON" in found["bad.onnx"]["note"]) == ("unreadable", True)
+    assert "\u202e" not in json.dumps(found["hostile.onnx"], ensure_ascii=False)
+    assert len(max(map(str, found["hostile.onnx"].values()), key=len)) < len(HOSTILE[-1])
+
+
+def test_what_happens_in_the_folder_is_seen_at_the_next_look(shelf_folder: Path) -> None:
+    shelf = Shelf(shelf_folder)
+    before = rows(shelf)
+    put(shelf_folder, "new.onnx", make_record(verdict="unproven"))
+    (shelf_folder / "right.onnx").write_bytes(b"changed")
+    (shelf_folder / "wrong.onnx").unlink()
+    (shelf_folder / "bad.fairway.json").unlink()
+    after = rows(shelf)
+    assert after["new.onnx"]["verdict"] == "unproven"
+    assert (after["right.onnx"]["file"], after["wrong.onnx"]["file"]) == ("changed", "missing")
+    assert after["right.onnx"]["key"] == before["right.onnx"]["key"]
+    assert "bad.onnx" not in after
+
+
+def test_a_record_is_read_once_while_it_does_not_change(shelf_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf = Shelf(shelf_folder)
+    shelf.look()
+    monkeypatch.setattr(module, "read_object", lambda path: pytest.fail(f"{path} is read again"))
+    assert len(shelf.look()["records"]) == 5
+
+
+def test_links_and_hidden_folders_are_left_alone(shelf_folder: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    put(outside, "secret.onnx", make_record())
+    (shelf_folder / "linked").symlink_to(outside)
+    (shelf_folder / "one.fairway.json").symlink_to(outside / "secret.fairway.json")
+    (shelf_folder / ".hidden").mkdir()
+    put(shelf_folder / ".hidden", "h.onnx", make_record())
+    os.mkfifo(shelf_folder / "pipe.fairway.json")
+    assert len(rows(Shelf(shelf_folder))) == 5
+
+
+def test_files_that_there_was_no_time_to_hash_say_so(shelf_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HASHING", -1.0)
+    assert rows(Shelf(shelf_folder))["right.onnx"]["file"] == "not yet looked at"
+
+
+def test_of_too_many_the_newest_are_listed_and_the_rest_counted(
+    shelf_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST", 2)
+    os.utime(shelf_folder / "right.fairway.json", (time.time() + 9, time.time() + 9))
+    found = Shelf(shelf_folder).look()
+    assert (len(found["records"]), found["left_out"]) == (2, 3)
+    assert found["records"][0]["place"] == "right.onnx"
+
+
+def at_work(folder: Path, said: object, mark: bool = True) -> Shelf:
+    shop = folder / f"{PREFIX}abc"
+    shop.mkdir(exist_ok=True)
+    if mark:
+        (shop / MARK).touch()
+    (shop / FILE).write_text(said if isinstance(said, str) else json.dumps(said))
+    return Shelf(folder)
+
+
+def test_an_export_at_work_is_told_and_a_dead_one_is_known(tmp_path: Path) -> None:
+    said = {"format": 1, "pid": os.getpid(), "model": "net", "rung": "trace", "done": 3, "total": 9, "walked": []}
+    (one,) = at_work(tmp_path, said).look()["running"]
+    assert (one["model"], one["rung"], one["done"], one["total"], one["alive"]) == ("net", "trace", 3, 9, True)
+    (one,) = at_work(tmp_path, {**said, "pid": 2**22 + 1}).look()["running"]
+    assert one["alive"] is False
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["", "{", "[]", {"format": 2}, {"format": 1, "walked": 3}, {"format": 1, "walked": [{"seconds": "x"}], "pid": "1"},
+     {"format": 1, "done": 1e300, "total": -1, "now": "soon", "model": ["x"], "pid": 10**30}, "9" * 2**21],
+)  # fmt: skip
+def test_nonsense_in_a_workshop_does_no_harm(tmp_path: Path, said: object) -> None:
+    json.dumps(at_work(tmp_path, said).look(), allow_nan=False)
+
+
+def test_a_folder_that_is_only_called_like_a_workshop_is_left_alone(tmp_path: Path) -> None:
+    assert at_work(tmp_path, {"format": 1}, mark=False).look()["running"] == []

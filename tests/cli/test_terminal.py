@@ -1,13 +1,17 @@
-"""On a real terminal there is colour unless NO_COLOR forbids it. Also: usage errors and bugs as JSON."""
+"""On a real terminal: colour unless NO_COLOR forbids it, progress, narrow windows. Also: errors and bugs as JSON."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
+import re
 import select
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -17,11 +21,33 @@ from .command_line import QUICK, Fairway
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def on_a_terminal(folder: Path, *words: str, no_color: bool) -> tuple[str, int]:
+SLOW = """\
+import time
+
+import torch
+import fairway
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = torch.nn.Linear(3, 4)
+
+    def forward(self, x):
+        time.sleep(0.03)
+        return torch.relu(self.fc(x)), self.fc(x).sum()
+
+
+net = fairway.Recipe(Net, ["x: float32[batch, 3]"], bounds={"batch": (1, 16)}, output_names=["activations", "total"])
+"""
+
+
+def on_a_terminal(folder: Path, *words: str, no_color: bool = False, columns: int = 80) -> tuple[str, int]:
     """What the command says to a terminal, and how it ends."""
     environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
     environment |= {"PYTHONPATH": str(ROOT / "src"), "TERM": "xterm-256color"} | ({"NO_COLOR": "1"} if no_color else {})
     ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     command = [sys.executable, "-c", "from fairway.cli import main; main()", *words]
     with subprocess.Popen(command, cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
@@ -45,6 +71,35 @@ def test_a_verdict_has_its_colour_unless_that_is_forbidden(folder: Path, no_colo
     assert ("\x1b[1;32mverified\x1b[0m" in said) is not no_color
     assert "verified" in said
     assert ("\x1b[1;" in said or "\x1b[3" in said) is not no_color, "the line of progress may be wiped, not coloured"
+
+
+def test_a_narrow_terminal_shows_progress_and_a_result_that_fit_into_it(folder: Path) -> None:
+    (folder / "slow.py").write_text(SLOW)
+    words = ("export", "slow.py", "-o", "slow.onnx", "--route", "trace")
+    said, code = on_a_terminal(folder, *words, no_color=True, columns=40)
+    assert code == 0
+    *told, result = said.split("\r\x1b[2K")
+    assert all(len(line) < 40 for line in told)
+    assert re.search(r"^ +\d+ s  trace  \d+/\d+ samples  \d+ s left$", "\n".join(told), re.MULTILINE)
+    lines = result.splitlines()
+    assert lines[0].startswith("verified  slow.onnx")
+    assert [line for line in lines if len(line) > 40] == []
+    at = lines.index("            activations")
+    assert [line.split()[:2] for line in lines[at + 1 : at + 4]] == [
+        ["of", "allowed"], ["file's", "error"], ["PyTorch's", "own"],
+    ]  # fmt: skip
+    assert re.search(r"ladder +trace: verified, [\d.]+ s,", result)
+
+
+def test_in_a_pipe_there_is_no_progress_and_the_width_is_always_the_same(
+    fairway: Fairway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("fairway.cli.show._QUIET_SECONDS", 0.0)
+    said = fairway("export", "recipe.py", "-o", "out.onnx", *QUICK)
+    assert (said.code, said.err) == (0, "")
+    assert "output  of allowed  file's error  PyTorch's own" in said.out
+    assert "\x1b" not in said.out
 
 
 @pytest.mark.parametrize("words", [("exprot",), ("export",), ("-h",), ("explain", "FW001"), ("explain", "--list")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import traceback
@@ -10,6 +11,7 @@ import typer
 
 from fairway.cli import (
     bench,
+    completion,
     doctor,
     explain,
     export,
@@ -68,11 +70,14 @@ app.add_typer(watch.app, name="watch")
 app.command("explain")(explain.explain)
 app.command("remedies")(remedies.remedies)
 app.command("routes")(routes.routes)
+app.command("completion")(completion.completion)
 
 
 def main() -> None:
     """Runs the command; every way out has its exit code."""
     _end_politely()
+    if completion.ASKED in os.environ:
+        completion.answer_shells()
     try:
         code = app(standalone_mode=False)
     except UserError as error:

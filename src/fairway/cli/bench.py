@@ -14,6 +14,7 @@ import typer
 from fairway.cli import options
 from fairway.cli.show import Progress
 from fairway.errors import complain
+from fairway.findings.columns import fit, stacked
 from fairway.findings.render import printable
 
 if TYPE_CHECKING:
@@ -104,14 +105,13 @@ def _point(at: AtPoint) -> Iterator[str]:
     from fairway.bench.result import show_seconds
     from fairway.subject.dims import show as show_point
 
-    width = max(map(len, (*(s.arm for s in at.speeds), *at.failures)), default=0)
-    title = f"at {show_point(at.point)}"
-    yield f"{title:<{width}}  {'p50':>9} {'p95':>9} {'p99':>9}  speed"
+    rows: list[tuple[str, ...]] = [(f"at {show_point(at.point)}", "p50", "p95", "p99", "speed")]
     for speed in at.speeds:
-        times = " ".join(f"{show_seconds(one):>9}" for one in (speed.p50, speed.p95, speed.p99))
-        yield printable(f"{speed.arm:<{width}}  {times}  {_ratio(speed)}")
-    for name, why in at.failures.items():
-        yield printable(f"{name:<{width}}  {'-':>9} {'-':>9} {'-':>9}  failed: {why}")
+        rows.append((speed.arm, *map(show_seconds, (speed.p50, speed.p95, speed.p99)), _ratio(speed)))
+    rows += [(name, "-", "-", "-", f"failed: {why}") for name, why in at.failures.items()]
+    width = max(len(row[0]) for row in rows[1:]) if rows[1:] else 0
+    lines = [f"{arm:<{width}}  {p50:>9} {p95:>9} {p99:>9}  {last}" for arm, p50, p95, p99, last in rows]
+    yield from map(printable, lines if fit(lines) else [rows[0][0], *stacked(rows)])
 
 
 def _ratio(speed: Speed) -> str:
@@ -121,12 +121,14 @@ def _ratio(speed: Speed) -> str:
 def _arms(arms: tuple[ArmRow, ...]) -> Iterator[str]:
     from fairway.bench.result import show_seconds
 
-    width = max((len(arm.name) for arm in arms), default=0)
-    yield f"{'each in a process of its own':<{width}}  {'loaded in':>9} {'peak memory':>12}"
+    rows = [("each in a process of its own", "loaded in", "peak memory")]
     for arm in arms:
         ready = "-" if arm.ready_seconds is None else show_seconds(arm.ready_seconds)
         peak = "-" if arm.peak_bytes is None else f"{arm.peak_bytes / 1e6:.0f} MB"
-        yield printable(f"{arm.name:<{width}}  {ready:>9} {peak:>12}")
+        rows.append((arm.name, ready, peak))
+    width = max((len(arm.name) for arm in arms), default=0)
+    lines = [f"{name:<{width}}  {ready:>9} {peak:>12}" for name, ready, peak in rows]
+    yield from map(printable, lines if fit(lines) else [rows[0][0], *stacked(rows)])
 
 
 def _profile(profile: Profile) -> Iterator[str]:

@@ -14,6 +14,7 @@ import typer
 from fairway.cli import options
 from fairway.cli.show import Progress
 from fairway.errors import complain
+from fairway.findings.columns import fit
 from fairway.findings.render import printable, render_finding
 
 if TYPE_CHECKING:
@@ -32,7 +33,10 @@ def doctor(
     trust: options.TrustOption = False,
     opset: Annotated[int | None, typer.Option("--opset", metavar="N", help="The opset that was asked for.")] = None,
     route: Annotated[
-        list[str] | None, typer.Option("--route", metavar="NAME", help="The route that was asked for. Repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--route", metavar="NAME", help="The route that was asked for. Repeatable.", autocompletion=options.routes
+        ),
     ] = None,
     remedies: Annotated[bool, typer.Option("--remedies/--no-remedies", help="As the export was asked for.")] = True,
     timeout: options.TimeoutOption = 600.0,
@@ -110,9 +114,16 @@ def _lines(checkup: Checkup) -> Iterator[str]:
 
 def _table(checkup: Checkup) -> Iterator[str]:
     """A row for each probe, a column for each tool; what a failed tool would have handed on is not there to test."""
-    yield (f"{'probe':<{_LABEL}}" + "  ".join(checkup.tools)).rstrip()
+    heads = (f"{'probe':<{_LABEL}}" + "  ".join(checkup.tools)).rstrip()
+    wide = fit([heads])
+    if wide:
+        yield heads
     for probe in dict.fromkeys(step.probe for step in checkup.steps):
         cells = []
+        if not wide:
+            lost = dict.fromkeys(step.tool for step in checkup.steps if step.probe == probe and step.problem)
+            yield f"{probe}: {'FAILS in ' + ', '.join(lost) if lost else 'ok'}"
+            continue
         for tool in checkup.tools:
             problems = [step.problem for step in checkup.steps if (step.probe, step.tool) == (probe, tool)]
             cell = "-" if not problems else "FAILS" if any(problems) else "ok"

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fairway.cli.options import JsonOption
+from fairway.cli.options import JsonOption, words
 from fairway.errors import complain
 from fairway.findings.codes import CODES
 from fairway.findings.log import TAIL, decode, read_tail
@@ -26,7 +26,10 @@ A file that is wrong without a word leaves none; it is found by: fairway verify 
 def explain(
     what: Annotated[
         str | None,
-        typer.Argument(metavar="FW###|FILE|-", help="A finding's code, or a log or traceback to read; - for a pipe."),
+        typer.Argument(
+            metavar="FW###|FILE|-", help="A finding's code, or a log or traceback to read; - for a pipe.",
+            autocompletion=words(*CODES),
+        ),
     ] = None,
     everything: Annotated[bool, typer.Option("--list", help="List every code with its title.")] = False,
     json: JsonOption = False,

@@ -22,13 +22,14 @@ def export(
     trust: options.TrustOption = False,
     opset: Annotated[int | None, typer.Option("--opset", metavar="N", help="Exactly this opset, or an error.")] = None,
     level: Annotated[
-        str, typer.Option("--level", metavar="none|quick|standard|deep", help="How closely to look.")
+        str,
+        typer.Option(
+            "--level", metavar="none|quick|standard|deep", help="How closely to look.",
+            autocompletion=options.words("none", *options.LEVELS),
+        ),
     ] = "standard",
     weights: options.WeightsOption = None,
-    route: Annotated[
-        list[str] | None,
-        typer.Option("--route", metavar="NAME", help="Only this rung; see `fairway routes`. Repeatable."),
-    ] = None,
+    route: options.RouteOption = None,
     remedies: Annotated[bool, typer.Option("--remedies/--no-remedies", help="Repair known defects on the way.")] = True,
     data: options.DataOption = None,
     timeout: options.TimeoutOption = 600.0,

@@ -27,10 +27,7 @@ def export_generation(
     steps: Annotated[int, typer.Option("--steps", metavar="N", help="Tokens to generate and compare.")] = 32,
     opset: Annotated[int | None, typer.Option("--opset", metavar="N", help="Exactly this opset, or an error.")] = None,
     level: options.LevelOption = "standard",
-    route: Annotated[
-        list[str] | None,
-        typer.Option("--route", metavar="NAME", help="Only this rung; see `fairway routes`. Repeatable."),
-    ] = None,
+    route: options.RouteOption = None,
     remedies: Annotated[bool, typer.Option("--remedies/--no-remedies", help="Repair known defects on the way.")] = True,
     timeout: options.TimeoutOption = 600.0,
     memory: options.MemoryOption = None,

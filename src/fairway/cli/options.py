@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,20 @@ import typer
 from fairway.errors import complain
 from fairway.subject.recipe import Overrides
 from fairway.subject.spec import parse_dim
+
+Completer = Callable[[str], list[str]]
+
+
+def words(*known: str) -> Completer:
+    """What a shell's Tab key may put here."""
+    return lambda incomplete: [word for word in known if word.startswith(incomplete)]
+
+
+def routes(incomplete: str) -> list[str]:
+    from fairway.ladder.route import ROUTES
+
+    return words(*ROUTES)(incomplete)
+
 
 RecipeArgument = Annotated[
     str, typer.Argument(metavar="RECIPE", help="path/to/recipe.py[:name], or package.module:Net with --input.")
@@ -24,10 +39,25 @@ DimOption = Annotated[
 ]
 CheckpointOption = Annotated[Path | None, typer.Option("--checkpoint", metavar="F", help="Weights to load.")]
 TrustOption = Annotated[bool, typer.Option("--trust", help="Let a pickled checkpoint run its code.")]
-LevelOption = Annotated[str, typer.Option("--level", metavar="quick|standard|deep", help="How closely to look.")]
+LEVELS = ("quick", "standard", "deep")
+LevelOption = Annotated[
+    str,
+    typer.Option(
+        "--level", metavar="quick|standard|deep", help="How closely to look.", autocompletion=words(*LEVELS)
+    ),
+]
+RouteOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--route", metavar="NAME", help="Only this rung; see `fairway routes`. Repeatable.", autocompletion=routes
+    ),
+]
 WeightsOption = Annotated[
     str | None,
-    typer.Option("--weights", metavar="embed|copy|link", help="In the file, beside it, or in the checkpoint still."),
+    typer.Option(
+        "--weights", metavar="embed|copy|link", help="In the file, beside it, or in the checkpoint still.",
+        autocompletion=words("embed", "copy", "link"),
+    ),
 ]
 DataOption = Annotated[
     Path | None, typer.Option("--data", metavar="F", help="Your own tensors: .npz, .pt or .safetensors by input name.")

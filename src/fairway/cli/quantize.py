@@ -28,11 +28,18 @@ SampleData = Annotated[
     typer.Option("--data", metavar="PATH", help="Samples: a folder of .npz files, or one whose rows are samples."),
 ]
 MethodOption = Annotated[
-    str, typer.Option("--method", metavar="minmax|entropy|percentile", help="How ranges are made of samples.")
+    str,
+    typer.Option(
+        "--method", metavar="minmax|entropy|percentile", help="How ranges are made of samples.",
+        autocompletion=options.words("minmax", "entropy", "percentile"),
+    ),
 ]
 MetricOption = Annotated[
     str | None,
-    typer.Option("--metric", metavar="sqnr|cosine|kl|top1|recipe", help="What the drop is measured by."),
+    typer.Option(
+        "--metric", metavar="sqnr|cosine|kl|top1|recipe", help="What the drop is measured by.",
+        autocompletion=options.words("sqnr", "cosine", "kl", "top1", "recipe"),
+    ),
 ]
 SamplesOption = Annotated[int, typer.Option("--samples", metavar="N", help="How many samples to draw or hold.")]
 DropOption = Annotated[str, typer.Option("--max-drop", metavar="SHARE", help="Quality that may be lost, e.g. 1%.")]
@@ -47,7 +54,10 @@ def quantize(
     recipe: RecipeToo = None,
     scheme: Annotated[
         str,
-        typer.Option("--scheme", metavar="int8-dynamic|int8-static|int4-weights|fp16|bf16|auto", help="What to try."),
+        typer.Option(
+            "--scheme", metavar="int8-dynamic|int8-static|int4-weights|fp16|bf16|auto", help="What to try.",
+            autocompletion=options.words("int8-dynamic", "int8-static", "int4-weights", "fp16", "bf16", "auto"),
+        ),
     ] = "auto",
     method: MethodOption = "minmax",
     per_channel: ChannelOption = True,

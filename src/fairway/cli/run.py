@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairway.cli.options import words
 from fairway.cli.show import Progress
 from fairway.errors import complain
 from fairway.findings.render import printable
@@ -27,10 +28,18 @@ def run(
     step: Annotated[int | None, typer.Option("--step", metavar="N", help="Samples from window to window.")] = None,
     overlap: Annotated[int | None, typer.Option("--overlap", metavar="N", help="Instead of --step.")] = None,
     tail: Annotated[
-        str, typer.Option("--tail", metavar="short|shift|pad|drop", help="What becomes of the end.")
+        str,
+        typer.Option(
+            "--tail", metavar="short|shift|pad|drop", help="What becomes of the end.",
+            autocompletion=words("short", "shift", "pad", "drop"),
+        ),
     ] = "short",
     stitch: Annotated[
-        str, typer.Option("--stitch", metavar="blend|mean|last", help="Where windows overlap.")
+        str,
+        typer.Option(
+            "--stitch", metavar="blend|mean|last", help="Where windows overlap.",
+            autocompletion=words("blend", "mean", "last"),
+        ),
     ] = "blend",
     batch: Annotated[int, typer.Option("--batch", metavar="N", help="Windows, or samples, that are run at once.")] = 1,
     over: Annotated[

@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairway.findings.codes import Code
+from fairway.findings.columns import aligned, room
 from fairway.findings.finding import Finding, Where
 
 if TYPE_CHECKING:
     from fairway.result import Result
 
 _LABEL = 10
-_WIDTH = 110
+INDENT = _LABEL + 2
+_NARROW = 80
+"""Columns below which a rung has no room for a table of its own."""
 
 
 def render_finding(finding: Finding) -> str:
@@ -56,12 +59,13 @@ def printable(text: str) -> str:
 
 def labelled(label: str, text: str) -> list[str]:
     """A label and its text, wrapped beside it."""
-    indent = " " * (_LABEL + 2)
+    indent = " " * INDENT
+    wide = room() - len(indent)
     lines: list[str] = []
     for part in printable(text).split("\n"):
         # A caret stands under a column: such lines are never wrapped.
         wrapped = [part] if part.startswith("    ") else textwrap.wrap(
-            part, _WIDTH - len(indent), break_long_words=False, break_on_hyphens=False
+            part, wide, break_long_words=False, break_on_hyphens=False
         ) or [""]  # fmt: skip
         lines += wrapped
     first = f"  {label:<{_LABEL}}{lines[0]}"
@@ -121,9 +125,8 @@ def _evidence(result: Result) -> list[str]:
         (o.name, "–" if o.ratio is None else f"{o.ratio:.2g}", f"{o.file_error:.2g}", f"{o.own_error:.2g}")
         for o in evidence.outputs
     ]
-    widths = [max(len(row[i]) for row in rows) for i in range(4)]
-    for row in rows:
-        lines += labelled("", "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip())
+    for line in aligned(rows, INDENT):
+        lines += labelled("", line)
     leg = evidence.differential
     if leg.done:
         same = "the same file" if leg.same else f"{len(leg.differences)} differences"
@@ -142,6 +145,8 @@ def _evidence(result: Result) -> list[str]:
 
 def _rung(rung: dict[str, Any]) -> str:
     codes = " ".join(dict.fromkeys(f["code"] for f in rung["findings"]))
+    if room() < _NARROW:
+        return f"{rung['route']}: {rung['verdict']}, {rung['seconds']:.1f} s, {rung['peak_mb']} MB {codes}".rstrip()
     spent = f"{rung['seconds']:6.1f} s {rung['peak_mb']:6d} MB"
     return f"{rung['route']:<30} {rung['verdict']:<9} {spent}  {codes}".rstrip()
 

@@ -6,7 +6,8 @@ import math
 import os
 from typing import TYPE_CHECKING
 
-from fairway.findings.render import labelled, render_finding
+from fairway.findings.columns import aligned
+from fairway.findings.render import INDENT, labelled, render_finding
 
 if TYPE_CHECKING:
     from fairway.quantize.judge import Judged
@@ -28,10 +29,8 @@ def render(result: Quantised) -> str:
     parts += labelled("samples", f"{calibration['source']}, {calibration['held_back']} others held back{drawn}")
     parts += labelled("cpu", f"{made['cpu']['name']}: {made['arithmetic']['why']}")
     rows = [COLUMNS, *(row(one, one is result.best) for one in result.tried)]
-    widths = [max(len(cells[i]) for cells in rows) for i in range(len(COLUMNS))]
-    for number, cells in enumerate(rows):
-        text = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
-        parts += labelled("variants" if number == 0 else "", text)
+    for number, line in enumerate(aligned(rows, INDENT)):
+        parts += labelled("variants" if number == 0 else "", line)
     if result.best is not None and result.best.variant.kept and result.best.variant.quantised:
         parts += labelled("in float", ", ".join(str(unit) for unit in result.best.variant.kept))
     return "\n".join(parts) + "".join("\n\n" + render_finding(f) for f in result.findings)
@@ -60,8 +59,7 @@ def render_ranking(result: Sensitivity, most: int = 20) -> str:
         error = "" if one.alone_error is None else f" ± {2 * one.alone_error:.1e}"
         name = one.group.name if len(one.group.units) > 1 else str(one.group.units[0])
         rows.append((f"{number}. {name}", f"{one.alone:.2e}{error}", f"{one.kept:.2e}", str(one.samples)))
-    widths = [max(len(cells[i]) for cells in rows) for i in range(4)]
-    lines += ["  " + "  ".join(c.ljust(w) for c, w in zip(cells, widths, strict=True)).rstrip() for cells in rows]
+    lines += [f"  {line}" for line in aligned(rows, 2)]
     if len(result.ranked) > most:
         lines.append(f"  … {len(result.ranked) - most} more in ranking.json")
     kept = f"{len(result.do_not_quantize)} nodes in float bring the drop to {result.drop_without:.3%}"

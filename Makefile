@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 OUT ?= build/demo
 
-.PHONY: demo test docs browser screenshots corpus clean
+.PHONY: demo test docs site browser screenshots corpus clean
 
 demo: $(READY)
 	@mkdir -p $(OUT)
@@ -18,6 +18,11 @@ test: $(READY) browser
 
 docs: $(READY)
 	$(BIN)/python docs/generate.py
+
+# Strict: a broken link, or a page that nothing leads to, is an error. tests/docs/test_site.py builds it in the same way.
+site: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "build/site/index.html; for its search: $(BIN)/python -m http.server -b 127.0.0.1 -d build/site"
 
 browser:
 	@bash tools/get-browser.sh

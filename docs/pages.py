@@ -77,7 +77,7 @@ def relinked(markdown: str, place: str, moved: dict[str, str]) -> str:
 
     def link(found: re.Match[str]) -> str:
         image, words, target, anchor = found.groups()
-        if not target or re.match(r"[a-z]+:", target):
+        if not target or re.match(r"[a-z]+:|/", target):
             return found[0]
         home = os.path.normpath(os.path.join(os.path.dirname(source), target))
         page = next((one for one in (home, f"{home}/README.md", f"{home}/results.md") if one in homes), None)

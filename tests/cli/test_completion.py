@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pty
-import re
 import select
 import shutil
 import subprocess
@@ -40,16 +39,18 @@ def typed(words: list[str], environment: dict[str, str], folder: Path, keys: lis
     ) as shell:
         os.close(theirs)
         said = ""
-        for key, shown in keys:
-            os.write(ours, key.encode())
-            new, end = "", time.monotonic() + 30
-            while shown not in new and time.monotonic() < end:
-                if select.select([ours], [], [], 0.1)[0]:
-                    new += os.read(ours, 65536).decode(errors="replace").replace("\x07", "")
-            said += new
-            assert shown in new, said
-        shell.kill()
-    os.close(ours)
+        try:
+            for key, shown in keys:
+                os.write(ours, key.encode())
+                new, end = "", time.monotonic() + 30
+                while shown not in new and time.monotonic() < end:
+                    if select.select([ours], [], [], 0.1)[0]:
+                        new += os.read(ours, 65536).decode(errors="replace").replace("\x07", "")
+                said += new
+                assert shown in new, said
+        finally:
+            shell.kill()
+            os.close(ours)
     return said
 
 
@@ -85,18 +86,27 @@ def test_what_is_offered(folder: Path, shell_path: dict[str, str], line: str, of
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
 def test_zsh_completes(folder: Path, shell_path: dict[str, str]) -> None:
-    ready = ('autoload -U compinit; compinit -u; eval "$(fairway completion zsh)"; echo rea""dy\r', "ready\r\n")
-    typed(
-        ["zsh", "-f", "-i"], shell_path, folder,
-        [ready, ("fairway expl\t", "explain"), ("\x15fairway export --lev\t", "--level")],
-    )  # fmt: skip
+    command = (
+        'autoload -U compinit; compinit -u -D; eval "$(fairway completion zsh)"; echo $_comps[fairway]; '
+        'words=(fairway expl); CURRENT=2; eval() { echo "$@" }; _fairway_completion'
+    )
+    done = run_shell(["zsh", "-f", "-c", command], shell_path, folder)
+    assert done.startswith("_fairway_completion\n")
+    assert '"explain":' in done
 
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
 def test_fish_completes(folder: Path, shell_path: dict[str, str]) -> None:
-    command = "fairway completion fish | source; complete -C 'fairway export --lev'"
-    done = subprocess.run(["fish", "--no-config", "-c", command], env=shell_path, cwd=folder, capture_output=True)
-    assert re.search(rb"^--level\b", done.stdout, re.MULTILINE)
+    command = "fairway completion fish | source; complete -C 'fairway export --lev'; complete -C 'fairway export rec'"
+    done = run_shell(["fish", "--no-config", "-c", command], shell_path, folder)
+    assert done.startswith("--level\tHow closely to look.\n")
+    assert done.endswith("\nrecipe.py\n")
+
+
+def run_shell(words: list[str], environment: dict[str, str], folder: Path) -> str:
+    return subprocess.run(
+        words, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, timeout=60
+    ).stdout
 
 
 def test_another_shell_is_refused(fairway: Fairway) -> None:

@@ -39,6 +39,8 @@ NOT_RUN = {
     "fairway pull s3://": "as above",
     "export MLFLOW_TRACKING_URI": "as above",
     "fairway publish $OUT/scale.onnx mlflow:": "as above",
+    "fairway ui": "runs until Ctrl-C; tests/ui starts it and ends it so",
+    "make site": "sets up an environment; test_site.py builds it",
     "make docs": "sets up an environment; test_reference.py runs the generator",
 }
 """Commands by their beginning, and why they are left out."""

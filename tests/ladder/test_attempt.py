@@ -6,6 +6,7 @@ import ctypes
 import faulthandler
 import fcntl
 import gc
+import io
 import os
 import resource
 import signal
@@ -92,6 +93,32 @@ def test_what_the_work_returns_comes_home() -> None:
     assert outcome.value["pid"] != os.getpid()
     assert outcome.failure is None
     assert outcome.peak_bytes > 0
+
+
+def test_what_a_worker_says_stays_with_it_also_where_standard_output_is_no_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in a notebook, whose streams send what a forked process says to its parent."""
+    ours, theirs = os.pipe()
+
+    class Stream(io.StringIO):
+        def write(self, text: str) -> int:
+            return os.write(theirs, text.encode())
+
+    monkeypatch.setattr(sys, "stdout", Stream())
+    monkeypatch.setattr(sys, "stderr", Stream())
+
+    def work(tell: Any) -> int:
+        print("much ado")
+        print("about nothing", file=sys.stderr)
+        return 1
+
+    with Workers(Limits()) as workers:
+        outcome = workers.run(work)
+    os.close(theirs)
+    assert os.read(ours, 1000) == b""
+    os.close(ours)
+    assert outcome.value == 1
 
 
 def test_messages_are_heard_in_order_before_the_outcome() -> None:

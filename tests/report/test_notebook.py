@@ -6,12 +6,13 @@ import json
 from html.parser import HTMLParser
 from pathlib import Path
 
-from records_made import HOSTILE, hostile, make_record
+import pytest
 
 from fairway.findings import Finding
 from fairway.record import record_path
 from fairway.report.notebook import card
 from fairway.result import Result
+from records_made import HOSTILE, hostile, make_record
 
 
 class Seen(HTMLParser):
@@ -46,6 +47,7 @@ def test_a_result_shows_verdict_domain_errors_ladder_and_findings() -> None:
     for words in (
         "wrong", "batch 1..8, time 1..400: 12 of 18 samples right", "level", "2.5e+03", "export-dynamic", "300 MB",
         "FW206", "Write it as one expression.", "time 1..400 across, batch 1..8 upwards",
+        "right up to time=100, wrong from 101",
     ):  # fmt: skip
         assert words in seen.said
     assert (seen.tags.count("circle"), seen.tags.count("path")) == (12, 6)
@@ -57,6 +59,27 @@ def test_names_from_a_stranger_are_text(tmp_path: Path) -> None:
     assert not {"script", "img"} & set(seen.tags)
     assert HOSTILE[0] in seen.said
     assert HOSTILE[1] in seen.said
+
+
+CELL = """\
+import torch, fairway
+spec = ["input: float32[batch, 3]"]
+fairway.export(torch.nn.Linear(3, 4), spec, "linear.onnx", bounds={"batch": (1, 8)}, level="quick")
+"""
+
+
+def test_in_jupyter_a_result_shows_itself_and_nothing_else_is_said(tmp_path: Path) -> None:
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    (output,) = notebook.cells[0].outputs
+    assert output.output_type == "execute_result"
+    assert output.data["text/plain"]
+    seen = Seen(output.data["text/html"])
+    assert "verified" in seen.said
+    assert "linear.onnx" in seen.said
+    assert "batch 1..8: 4 of 4 samples right" in seen.said
 
 
 def test_a_record_without_evidence_has_a_card_too() -> None:

@@ -23,7 +23,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 from fairway.errors import UserError
 from fairway.findings import Finding, Where
@@ -264,6 +264,8 @@ def _child(work: Work, pipe: int, log: int, parent: int, janitor: Janitor) -> No
         null = os.open(os.devnull, os.O_RDONLY)
         for target, source in ((0, null), (1, log), (2, log)):
             os.dup2(source, target)
+        # A notebook's streams are no files: what is said into them here would show up in the notebook, by the page.
+        sys.stdout, sys.stderr = (_stream(number) for number in (1, 2))
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         # What the parent left as garbage is not ours to collect: a session of ONNX Runtime among it would wait here for
@@ -291,6 +293,11 @@ def _child(work: Work, pipe: int, log: int, parent: int, janitor: Janitor) -> No
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
+
+
+def _stream(number: int) -> TextIO:
+    """Line by line, so that the last words before a crash are kept."""
+    return open(number, "w", buffering=1, errors="backslashreplace", closefd=False)
 
 
 def describe(error: BaseException) -> Failure:

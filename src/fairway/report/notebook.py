@@ -7,11 +7,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fairway.report.harmless import fields, name
 from fairway.report.story import ILLEGAL, RIGHT, WRONG, Story, tell
 
 COLOURS = {"verified": "#17714a", "wrong": "#b3261e", "failed": "#b3261e"}
 DOUBT = "#855b00"
-WIDE, HIGH, EDGE = 360, 150, 12
+WIDE, HIGH, LOW, EDGE = 360, 150, 36, 12
+"""Of the picture: `LOW` is its height where one dim varies."""
+
 FAR = 60
 """A dim that ranges over more than so many times its lowest size is drawn by ratio."""
 
@@ -21,15 +24,17 @@ def card(record: Mapping[str, Any]) -> str:
     story = tell(record, "")
     evidence = story["evidence"]
     colour = COLOURS.get(story["verdict"], DOUBT)
-    about = [story["subject"]["name"], story["route"], f"opset {story['opset']}" if story["opset"] else ""]
+    file = name(fields(record.get("file")).get("name"))
+    about = [story["subject"]["name"], file, story["route"], f"opset {story['opset']}" if story["opset"] else ""]
     parts = [
         f'<div><b style="background:{colour};color:#fff;border-radius:1em;padding:.1em .8em">'
         f"{_text(story['verdict'])}</b> {_text(' · '.join(one for one in about if one))}</div>",
         f"<div>{_text(_domain(story))}</div>",
     ]
     if evidence is not None:
+        parts += [f"<div><b>{_text(one)}</b></div>" for one in evidence["boundaries"]]
         parts += [_picture(story), _errors(evidence)]
-    parts += [_ladder(story), *(_finding(one) for one in story["findings"])]
+    parts += [_ladder(story), *(_finding(one, number == 0) for number, one in enumerate(story["findings"]))]
     return f'<div class="fairway" style="max-width:60em;line-height:1.5">{"".join(parts)}</div>'
 
 
@@ -77,14 +82,14 @@ def _ladder(story: Story) -> str:
     return _table(("rung", "verdict", "time", "memory", "findings"), rows) if rows else ""
 
 
-def _finding(one: Mapping[str, Any]) -> str:
+def _finding(one: Mapping[str, Any], first: bool) -> str:
     where = one["where"]
     place = f"{where['file']}:{where['line']}" if where["file"] else where["node"]
     source = f"<pre>{_text(where['source'])}</pre>" if where["source"] else ""
     steps = "".join(f"<li>{_text(step)}</li>" for step in one["todo"])
     return (
-        f"<details><summary>{_text(one['code'])} {_text(one['title'])}</summary><div>{_text(one['seen'])}</div>"
-        f"<div>{_text(place)}</div>{source}<ol>{steps}</ol></details>"
+        f"<details{' open' if first else ''}><summary>{_text(one['code'])} {_text(one['title'])}</summary>"
+        f"<div>{_text(one['seen'])}</div><div>{_text(place)}</div>{source}<ol>{steps}</ol></details>"
     )
 
 
@@ -94,18 +99,19 @@ def _picture(story: Story) -> str:
     order = sorted(range(len(dims)), key=lambda i: -dims[i]["high"] / max(dims[i]["low"], 1))[:2]
     if not order:
         return ""
+    high = HIGH if len(order) > 1 else LOW
     marks = {}
     for sizes, state, *_ in sorted(story["evidence"]["tested"], key=lambda one: one[1] == WRONG):
         if state != ILLEGAL and all(sizes[i] is not None for i in order):
             x = _along(dims[order[0]], sizes[order[0]], EDGE, WIDE - EDGE)
-            y = _along(dims[order[1]], sizes[order[1]], HIGH - EDGE, EDGE) if len(order) > 1 else HIGH / 2
+            y = _along(dims[order[1]], sizes[order[1]], high - EDGE, EDGE) if len(order) > 1 else high / 2
             marks[round(x), round(y)] = state
     drawn = "".join(_mark(x, y, state) for (x, y), state in marks.items())
     told = [f"{dims[i]['name']} {dims[i]['low']}..{dims[i]['high']}" for i in order]
     names = ", ".join(f"{one} {way}" for one, way in zip(told, ("across", "upwards"), strict=False))
     return (
-        f'<svg width="{WIDE}" height="{HIGH}" role="img" style="margin:.4em 0"><title>{html.escape(names)}</title>'
-        f'<rect x="1" y="1" width="{WIDE - 2}" height="{HIGH - 2}" fill="none" stroke="#8a949c"/>{drawn}</svg>'
+        f'<svg width="{WIDE}" height="{high}" role="img" style="margin:.4em 0"><title>{html.escape(names)}</title>'
+        f'<rect x="1" y="1" width="{WIDE - 2}" height="{high - 2}" fill="none" stroke="#8a949c"/>{drawn}</svg>'
         f"<div><small>{_text(names)}</small></div>"
     )
 

@@ -67,6 +67,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     place = page.file.src_uri
+    if "/" not in place:  # it stands alone in its tab
+        page.meta["hide"] = ["navigation"]
     return relinked(markdown, place, elsewhere())
 
 

@@ -146,7 +146,7 @@ def test_only_the_cli_prints(name: str) -> None:
     "words",
     [
         "--help", "export --help", "export-generation --help", "verify --help", "locate --help", "reduce --help",
-        "quantize --help", "sensitivity --help", "bench --help", "optimize --help", "report --help", "publish --help",
+        "quantize --help", "sensitivity --help", "bench --help", "optimize --help", "report --help", "ui --help", "completion bash", "publish --help",
         "pull --help", "run --help", "doctor --help", "matrix --help", "watch --help", "watch add --help",
         "explain FW206", "routes",
     ],

@@ -146,8 +146,9 @@ def test_only_the_cli_prints(name: str) -> None:
     "words",
     [
         "--help", "export --help", "export-generation --help", "verify --help", "locate --help", "reduce --help",
-        "quantize --help", "sensitivity --help", "bench --help", "optimize --help", "report --help", "ui --help", "completion bash", "publish --help",
-        "pull --help", "run --help", "doctor --help", "matrix --help", "watch --help", "watch add --help",
+        "quantize --help", "sensitivity --help", "bench --help", "optimize --help", "report --help", "ui --help",
+        "completion bash", "publish --help", "pull --help", "run --help", "doctor --help", "matrix --help",
+        "watch --help", "watch add --help",
         "explain FW206", "routes",
     ],
 )

@@ -145,7 +145,7 @@ class Diary:
         part = self._path.with_suffix(".part")
         with contextlib.suppress(OSError):
             part.write_text(json.dumps({**self._about, "now": now, **asdict(self._standing)}))
-            os.replace(part, self._path)
+            os.rename(part, self._path)
 
 
 def both(first: Callable[[Any], None], second: Callable[[Any], None]) -> Callable[[Any], None]:

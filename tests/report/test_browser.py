@@ -29,6 +29,7 @@ def test_every_part_of_a_wrong_record_is_there_and_the_contents_lead_to_it(opene
     ]  # fmt: skip
     assert "12 of 18" in page.locator("#verdict .tiles").inner_text()
     assert page.locator("#verdict .mark").inner_text() == "✗ wrong"
+    assert page.locator("#verdict .cause").inner_text() == "FW206 A loop is unrolled"
     for link in page.locator("#contents a").all():
         link.click()
         assert page.locator(link.get_attribute("href")).is_visible()

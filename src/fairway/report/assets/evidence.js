@@ -30,13 +30,21 @@ function summary(story) {
   }[story.verdict] || "Nothing is known of how right this file is.";
   return section("verdict", "Verdict", null,
     h("div", { class: "verdict" }, mark(story.verdict, { verified: "✓ verified", wrong: "✗ wrong", failed: "✗ failed" }[story.verdict]), h("span", {}, said)),
-    story.note ? h("div", { class: "remark" }, bdi(story.note)) : null,
+    cause(story), story.note ? h("div", { class: "remark" }, bdi(story.note)) : null,
     h("div", { class: "tiles" }, tiles.filter(Boolean).map(([value, text]) => h("div", { class: "tile" }, h("b", {}, value), h("span", {}, text)))),
     seen ? h("dl", { class: "pairs small" }, pair("domain", story.dims.map((d) => `${d.name} ${d.low}..${d.high}${d.multiple > 1 ? ` in multiples of ${d.multiple}` : ""}${d.declared ? "" : " (not declared)"}`).join(", ") || "one fixed shape"),
       pair("yardstick", seen.yardstick), pair("second export", again(seen.again)),
       seen.second_runtime && seen.second_runtime !== "not asked for" ? pair("second runtime", seen.second_runtime) : null,
       seen.undecided ? pair("undecided", `${whole(seen.undecided)} whole numbers that PyTorch's own rounding decides`) : null) : null,
     quantised(story.quantised));
+}
+
+// The first error, since that is the first question.
+function cause(story) {
+  const first = story.verdict === "verified" ? null : story.findings.find((one) => one.severity === "error");
+  if (!first) return null;
+  const where = first.where.file ? `${first.where.file}:${first.where.line}` : first.where.node;
+  return h("p", { class: "cause" }, h("a", { href: "#findings" }, bdi(first.code)), " ", bdi(first.title), where ? [", ", bdi(where, "code")] : null);
 }
 
 const pair = (name, value) => [h("dt", {}, name), h("dd", {}, bdi(String(value)))];

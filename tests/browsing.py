@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,7 +20,9 @@ Look = Callable[..., Any]
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     names = ("chromium", "chromium-browser", "google-chrome")
-    program = next((found for name in names if (found := shutil.which(name))), None)
+    found = [program for name in names if (program := shutil.which(name))]
+    runs = [one for one in found if subprocess.run([one, "--version"], capture_output=True).returncode == 0]
+    program = runs[0] if runs else None
     if program is None:
         pytest.skip("no chromium on this machine; `make browser` installs Debian's, as root")
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from records_made import HOSTILE, Opened, bench, hostile, large, make_record, put, ranking, right_record
 
 from fairway.record import record_path
+from records_made import HOSTILE, Opened, bench, hostile, large, make_record, put, ranking, right_record
 
 
 @pytest.fixture

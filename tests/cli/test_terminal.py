@@ -28,6 +28,9 @@ import torch
 import fairway
 
 
+time.sleep(2)
+
+
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -78,7 +81,8 @@ def test_a_narrow_terminal_shows_progress_and_a_result_that_fit_into_it(folder: 
     words = ("export", "slow.py", "-o", "slow.onnx", "--route", "trace")
     said, code = on_a_terminal(folder, *words, no_color=True, columns=40)
     assert code == 0
-    *told, result = said.split("\r\x1b[2K")
+    loading, *told, result = said.split("\r\x1b[2K")
+    assert loading == "loading torch and the model"
     assert all(len(line) < 40 for line in told)
     assert re.search(r"^ +\d+ s  trace  \d+/\d+ samples  \d+ s left$", "\n".join(told), re.MULTILINE)
     lines = result.splitlines()

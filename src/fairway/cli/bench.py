@@ -64,7 +64,7 @@ def bench(
 
     named = tuple(part.strip() for part in levels.split(","))
     wanted = Wanted(named, counts, tuple(at or ()), seconds, Limits(timeout, limit))
-    progress = Progress()
+    progress = Progress(forks=False)
     try:
         with redirect_stdout(sys.stderr):  # a recipe may print; standard output is for the result
             found = run(files, against, said, wanted, progress)

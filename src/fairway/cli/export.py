@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fairway.cli import options
-from fairway.cli.show import Progress, result_status, show_result
+from fairway.cli.show import Progress, loading, result_status, show_result
 
 
 def export(
@@ -54,11 +52,11 @@ def export(
 
     check_target(output, overwrite)
 
-    from fairway.exporting import export_subject, make_settings
-    from fairway.subject.recipe import load_subject
+    with loading():
+        from fairway.exporting import export_subject, make_settings
+        from fairway.subject.recipe import load_subject
 
-    settings = make_settings(level, tuple(route or ()), opset, remedies, timeout, limit, weights)
-    with redirect_stdout(sys.stderr):  # a recipe may print; standard output is for the result
+        settings = make_settings(level, tuple(route or ()), opset, remedies, timeout, limit, weights)
         subject = load_subject(recipe, said)
     progress = Progress()
     try:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fairway.cli import options
-from fairway.cli.show import Progress, result_status, show_result
+from fairway.cli.show import Progress, loading, result_status, show_result
 
 
 def export_generation(
@@ -46,12 +44,12 @@ def export_generation(
 
     check_folder(output, overwrite)
 
-    from fairway.exporting import make_settings
-    from fairway.generation.export import generate_folder
-    from fairway.subject.recipe import load_model
+    with loading():
+        from fairway.exporting import make_settings
+        from fairway.generation.export import generate_folder
+        from fairway.subject.recipe import load_model
 
-    settings = make_settings(level, tuple(route or ()), opset, remedies, timeout, limit, judging=True)
-    with redirect_stdout(sys.stderr):  # a recipe may print; standard output is for the result
+        settings = make_settings(level, tuple(route or ()), opset, remedies, timeout, limit, judging=True)
         model, found, _ = load_model(recipe, said)
     bounds = {**found.bounds, **said.bounds}
     progress = Progress()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
 from fairway.cli import options
-from fairway.cli.show import Progress, result_status, show_result
+from fairway.cli.show import Progress, loading, result_status, show_result
 
 if TYPE_CHECKING:
     from fairway.ladder.climb import Settings
@@ -24,11 +22,11 @@ def judge_and_show(
     """Loads the recipe, lets `judge` look at the file, prints what came out; the exit code."""
     limit = options.parse_memory(memory)
 
-    from fairway.exporting import make_settings
-    from fairway.subject.recipe import load_subject
+    with loading():
+        from fairway.exporting import make_settings
+        from fairway.subject.recipe import load_subject
 
-    settings = make_settings(level, (), None, True, timeout, limit, judging=True)
-    with redirect_stdout(sys.stderr):  # a recipe may print; standard output is for the result
+        settings = make_settings(level, (), None, True, timeout, limit, judging=True)
         subject = load_subject(recipe, said)
     progress = Progress()
     try:

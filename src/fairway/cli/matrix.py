@@ -68,7 +68,7 @@ def matrix(
     }
     kept = cache_folder(cache)
     how = How(level, timeout, limit)
-    progress = Progress()
+    progress = Progress(forks=False)
     try:
         rows = fill(recipe, combine(lists, further or ()), Uv(kept), how, kept / "results", again, progress)
     finally:

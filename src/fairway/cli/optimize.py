@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json as json_module
-import sys
 from collections.abc import Iterator
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fairway.cli import options
-from fairway.cli.show import Progress
+from fairway.cli.show import Progress, loading
 from fairway.findings.render import printable
 
 if TYPE_CHECKING:
@@ -51,14 +49,14 @@ def optimize(
     limit = options.parse_memory(memory)
     target = output or model.with_name(f"{model.stem}.optimised.onnx")
 
-    from fairway.bench.bench import check_timing
-    from fairway.exporting import make_settings
-    from fairway.optimize.optimize import Wanted, optimize_file
-    from fairway.subject.recipe import load_subject
+    with loading():
+        from fairway.bench.bench import check_timing
+        from fairway.exporting import make_settings
+        from fairway.optimize.optimize import Wanted, optimize_file
+        from fairway.subject.recipe import load_subject
 
-    check_timing(seconds, (threads,) if threads else ())
-    settings = make_settings(level, (), None, True, timeout, limit, judging=True)
-    with redirect_stdout(sys.stderr):  # a recipe may print; standard output is for the result
+        check_timing(seconds, (threads,) if threads else ())
+        settings = make_settings(level, (), None, True, timeout, limit, judging=True)
         subject = None if against is None else load_subject(against, said)
     wanted = Wanted(smaller, tuple(at or ()), seconds, threads, overwrite=overwrite)
     progress = Progress()

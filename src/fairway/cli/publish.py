@@ -35,7 +35,7 @@ def publish(
     """
     from fairway.publish import publish as publish_bundle
 
-    progress = Progress()
+    progress = Progress(forks=False)
     try:
         done = publish_bundle(model, destination, unverified, progress)
     finally:

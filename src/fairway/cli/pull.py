@@ -28,7 +28,7 @@ def pull(
     from fairway.publish import pull as pull_bundle
     from fairway.publish.places import default_folder
 
-    progress = Progress()
+    progress = Progress(forks=False)
     try:
         done = pull_bundle(destination, folder or default_folder(destination), version, progress)
     finally:

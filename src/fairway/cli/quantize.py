@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json as json_module
 import re
-import sys
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fairway.cli import options
-from fairway.cli.show import Progress
+from fairway.cli.show import Progress, loading
 from fairway.errors import complain
 
 if TYPE_CHECKING:
@@ -91,14 +89,14 @@ def quantize(
 
     check_target(output, overwrite)
 
-    from fairway.quantize.budget import Budget
-    from fairway.quantizing import Wishes, quantize_file
+    with loading():
+        from fairway.quantize.budget import Budget
+        from fairway.quantizing import Wishes, quantize_file
 
-    nodes = () if keep is None else kept_nodes(keep, model)
-    wishes = Wishes(scheme, method, per_channel, samples, metric, Budget(drop, min_speedup, size), keep=nodes)
-    with redirect_stdout(sys.stderr):  # a recipe may print; standard output is for the result
+        nodes = () if keep is None else kept_nodes(keep, model)
+        wishes = Wishes(scheme, method, per_channel, samples, metric, Budget(drop, min_speedup, size), keep=nodes)
         subject = load(model, recipe, said)
-    progress = Progress()
+    progress = Progress(forks=False)
     try:
         result = quantize_file(model, subject, output, wishes, data, overwrite, progress)
     finally:
@@ -113,6 +111,9 @@ def quantize(
 
 def load(model: Path, recipe: str | None, said: Overrides) -> Subject:
     """The recipe's subject, or the file's own, as its record tells of it."""
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)  # onnxruntime.quantization opens sessions of its own, and they talk
     from fairway.subject.recipe import load_subject
 
     if recipe is not None:

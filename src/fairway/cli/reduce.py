@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json as json_module
-import sys
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fairway.cli import options
-from fairway.cli.show import Progress
+from fairway.cli.show import Progress, loading
 from fairway.errors import complain
 
 
@@ -39,16 +37,16 @@ def reduce(
     said = options.overrides(inputs, dims, checkpoint, trust)
     seconds = options.parse_time("--budget", budget)
 
-    from fairway.exporting import warm_up
-    from fairway.reduce.reduce import reduce_subject
-    from fairway.reduce.trial import EXPORTERS
-    from fairway.subject.recipe import load_subject
+    with loading():
+        from fairway.exporting import warm_up
+        from fairway.reduce.reduce import reduce_subject
+        from fairway.reduce.trial import EXPORTERS
+        from fairway.subject.recipe import load_subject
 
-    if exporter is not None and exporter not in EXPORTERS:
-        raise complain("FW006", f"exporter {exporter!r}; the exporters are {', '.join(EXPORTERS)}")
-    with redirect_stdout(sys.stderr):  # a recipe may print; standard output is for the result
+        if exporter is not None and exporter not in EXPORTERS:
+            raise complain("FW006", f"exporter {exporter!r}; the exporters are {', '.join(EXPORTERS)}")
         subject = load_subject(recipe, said)
-    warm_up()
+        warm_up()
     folder = output or Path(f"reduced-{subject.name}")
     progress = Progress()
     try:

@@ -70,7 +70,7 @@ def run(
             raise complain("FW006", f"--overlap {overlap} needs a larger --window, and no --step")
         step = window - overlap
     chosen: Any = (tail, stitch)
-    progress = Progress()
+    progress = Progress(forks=False)
     try:
         how = How(window, step, chosen[0], chosen[1], batch, over, _pairs(carry or []))
         done = run_file(model, data, out, how, compare, unverified, progress)

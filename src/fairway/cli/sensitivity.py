@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import sys
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +20,7 @@ from fairway.cli.quantize import (
     load,
     share,
 )
-from fairway.cli.show import Progress
+from fairway.cli.show import Progress, loading
 
 
 def sensitivity(
@@ -59,14 +57,14 @@ def sensitivity(
     drop = share("--max-drop", max_drop)
     seconds = None if budget is None else options.parse_time("--budget", budget)
 
-    from fairway.quantize.budget import Budget
-    from fairway.quantizing import Wishes
-    from fairway.sensing import Spreading, sense_file
+    with loading():
+        from fairway.quantize.budget import Budget
+        from fairway.quantizing import Wishes
+        from fairway.sensing import Spreading, sense_file
 
-    wishes = Wishes("int8-static", method, per_channel, samples, metric, Budget(drop))
-    with redirect_stdout(sys.stderr):  # a recipe may print; standard output is for the result
+        wishes = Wishes("int8-static", method, per_channel, samples, metric, Budget(drop))
         subject = load(model, recipe, said)
-    progress = Progress()
+    progress = Progress(forks=False)
     folder = output or model.with_suffix(".sensitivity")
     try:
         result = sense_file(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from fairway.findings import exit_status
@@ -18,35 +20,84 @@ if TYPE_CHECKING:
     from fairway.result import Result
 
 _COLOURS = {"verified": "32", "wrong": "31", "unproven": "33", "failed": "31"}
+_WIPE = "\r\x1b[2K"
 _QUIET_SECONDS = 2.0
 _REPAINT_SECONDS = 0.2
 """Nobody reads faster."""
+_TICK_SECONDS = 0.5
 
 
 class Progress:
-    """One line on standard error that is rewritten; nothing at all when that is not a terminal."""
+    """One line on standard error that is rewritten; nothing at all when that is not a terminal.
 
-    def __init__(self) -> None:
-        self._live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    `forks` says that work is forked from this process. Then the wait for it sends ticks; elsewhere a thread does, which
+    must not be at hand where something is forked.
+    """
+
+    def __init__(self, forks: bool = True) -> None:
+        self._live = _watched()
         self._standing = Standing(time.time())
         self._painted = 0.0
+        self._lock, self._over = threading.Lock(), threading.Event()
+        self._clock = threading.Thread(target=self._tick, daemon=True)
+        if self._live and not forks:
+            self._clock.start()
 
     def __call__(self, event: Any) -> None:
-        now, before = time.time(), self._standing.doing
-        self._standing = hear(self._standing, event, now)
-        # Samples come by the hundred; what says something new may be the last word for a long time.
-        old = event[0] in ("sample", "tick") or before == self._standing.doing
-        early = now - self._standing.began < _QUIET_SECONDS or (old and now - self._painted < _REPAINT_SECONDS)
-        if self._live and not early:
-            width = os.get_terminal_size(sys.stderr.fileno()).columns
-            sys.stderr.write("\r\x1b[2K" + fit(now - self._standing.began, self._standing.words(now), width))
-            sys.stderr.flush()
-            self._painted = now
+        with self._lock:
+            now, before = time.time(), self._standing.doing
+            self._standing = hear(self._standing, event, now)
+            # Samples come by the hundred; what says something new may be the last word for a long time.
+            old = event[0] in ("sample", "tick") or before == self._standing.doing
+            early = now - self._standing.began < _QUIET_SECONDS or (old and now - self._painted < _REPAINT_SECONDS)
+            if self._live and not early:
+                width = os.get_terminal_size(sys.stderr.fileno()).columns
+                sys.stderr.write(_WIPE + fit(now - self._standing.began, self._standing.words(now), width))
+                sys.stderr.flush()
+                self._painted = now
+
+    def _tick(self) -> None:
+        while not self._over.wait(_TICK_SECONDS):
+            self(("tick",))
 
     def close(self) -> None:
+        self._over.set()
+        if self._clock.ident is not None:
+            self._clock.join()
         if self._painted:
-            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.write(_WIPE)
             sys.stderr.flush()
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """While torch and the recipe are loaded, which takes seconds and sends no events.
+
+    A recipe may print; standard output is for the result.
+    """
+    said = threading.Event()
+
+    def say() -> None:
+        os.write(2, b"loading torch and the model")  # past Python's own locks: the recipe may fork
+        said.set()
+
+    timer = threading.Timer(_QUIET_SECONDS, say)
+    if _watched():
+        timer.start()
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        timer.cancel()
+        if timer.ident is not None:
+            timer.join()
+        if said.is_set():
+            sys.stderr.write(_WIPE)
+            sys.stderr.flush()
+
+
+def _watched() -> bool:
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def fit(spent: float, words: Sequence[str], width: int) -> str:

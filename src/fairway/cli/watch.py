@@ -63,7 +63,7 @@ def watch(
     if any(asked.values()) or further:
         asked["torch"] = asked["torch"] or [installed_torch()]
         every, maker = combine(asked, further or ()), Uv(cache_folder(cache))
-    progress = Progress()
+    progress = Progress(forks=False)
     try:
         entries = retest(file, entries, every, maker, How(level, timeout, limit), progress)
     finally:

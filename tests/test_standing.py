@@ -50,6 +50,8 @@ def test_the_best_rung_stays_the_best() -> None:
 def test_time_left_counts_from_where_the_counting_began() -> None:
     resumed = after(*(("count", n, 100, "windows", "a.npy") for n in (50, 60, 70)))
     assert resumed.left(3.0) == pytest.approx(3.0)
+    assert resumed.left(5.0) == pytest.approx(1.0), "time goes by between two counts"
+    assert resumed.left(99.0) == 0.0
     again = hear(resumed, ("count", 0, 10, "windows", "b.npy"), 4.0)
     assert again.left(4.0) is None
     assert after(("sample", 0, 9, ""), ("sample", 1, 9, ""), seconds=0.1).left(0.2) is None, "too early to tell"

@@ -58,12 +58,16 @@ class Standing:
     first: int = 0
     """How many were done when the counting began, at `since`."""
     since: float = 0.0
+    at: float = 0.0
+    """When `done` was last heard of."""
     best: str = ""
 
     def left(self, now: float) -> float | None:
         """Seconds until what is counted is through, as far as its pace so far tells."""
-        spent, did = now - self.since, self.done - self.first
-        return spent / did * (self.total - self.done) if did > 0 and spent >= ENOUGH else None
+        spent, did = self.at - self.since, self.done - self.first
+        if did <= 0 or spent < ENOUGH:
+            return None
+        return max(0.0, spent / did * (self.total - self.done) - (now - self.at))
 
     def words(self, now: float) -> list[str]:
         """What to say, the most needed first: a narrow line has room for some of it only."""
@@ -109,7 +113,7 @@ def hear(standing: Standing, event: Any, now: float) -> Standing:
 def _count(standing: Standing, done: int, total: int, what: str, now: float) -> Standing:
     again = standing.total == 0 or what != standing.counted or done < standing.done
     first, since = (done, now) if again else (standing.first, standing.since)
-    return replace(standing, done=done, total=total, counted=what, first=first, since=since)
+    return replace(standing, done=done, total=total, counted=what, first=first, since=since, at=now)
 
 
 def _walked(rung: Any) -> Walked:

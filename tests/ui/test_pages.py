@@ -101,7 +101,7 @@ def test_an_export_is_watched_from_rung_to_rung_until_it_is_gone(page: Any, shel
     page.wait_for_selector("#running .mark.now >> text=export-dynamic")
     assert HOSTILE[0] in page.locator("#running .top").inner_text()
     failed = {"route": "export-dynamic", "verdict": "failed", "seconds": 4.0, "codes": ["FW302"]}
-    write(walked=[failed], rung="trace", doing="batch=2, time=7", done=15, total=60, first=0, since=now - 10,
+    write(walked=[failed], rung="trace", doing="batch=2, time=7", done=15, total=60, first=0, since=now - 10, at=now,
           counted="samples", best="failed")  # fmt: skip
     page.wait_for_selector("#running progress")
     text = page.locator("#running").inner_text()

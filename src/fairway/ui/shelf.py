@@ -151,7 +151,7 @@ def _running(workshop: Path) -> dict[str, Any] | None:
     return {
         "key": hashlib.sha256(str(workshop).encode(errors="surrogateescape")).hexdigest()[:24],
         **{key: name(said.get(key)) for key in ("target", "model", "part", "doing", "rung", "counted", "best")},
-        **{key: number(said.get(key)) or 0 for key in ("now", "began", "rung_began", "since")},
+        **{key: number(said.get(key)) or 0 for key in ("now", "began", "rung_began", "since", "at")},
         **{key: whole(said.get(key)) for key in ("done", "total", "first")},
         "walked": list(_walked(said)),
         "alive": Path("/proc", str(whole(said.get("pid"), -1))).exists(),

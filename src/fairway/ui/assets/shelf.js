@@ -13,8 +13,8 @@ const report = (keys) => `report?${keys.map((key) => `of=${key}`).join("&")}`;
 
 // An export that climbs: the rungs behind it, the one it is on, how far, and what is best so far.
 function climbing(one) {
-  const did = one.done - one.first, time = one.now - one.since;
-  const left = one.total && did > 0 && time >= 1 ? (time / did) * (one.total - one.done) : null;
+  const did = one.done - one.first, time = one.at - one.since;
+  const left = one.total && did > 0 && time >= 1 ? Math.max(0, (time / did) * (one.total - one.done) - (one.now - one.at)) : null;
   const steps = one.walked.map((rung) => h("li", {}, bdi(rung.route), mark(rung.verdict), h("span", { class: "soft small" }, [seconds(rung.seconds), ...rung.codes].join(" "))));
   const now = one.rung || one.doing;
   const about = [one.rung && one.doing ? one.doing : "", one.total ? `${whole(one.done)} of ${whole(one.total)} ${one.counted}` : "", left === null ? "" : `about ${spent(left)} left`].filter(Boolean).join(", ");

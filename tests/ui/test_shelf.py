@@ -54,6 +54,17 @@ def test_a_record_is_read_once_while_it_does_not_change(shelf_folder: Path, monk
     assert len(shelf.look()["records"]) == 5
 
 
+def test_a_slow_look_is_not_repeated_at_once(shelf_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SLOW", 0.0)
+    monkeypatch.setattr(module, "PATIENCE", 1000)
+    shelf = Shelf(shelf_folder)
+    before = shelf.look()
+    (shelf_folder / "bad.fairway.json").unlink()
+    assert shelf.look() is before
+    monkeypatch.setattr(module, "SLOW", 1000.0)
+    assert len(shelf.look()["records"]) == 4
+
+
 def test_links_and_hidden_folders_are_left_alone(shelf_folder: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()

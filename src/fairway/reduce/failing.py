@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +72,12 @@ def failing(
     progress(("stage", "writing down the model's calls"))
     recording = recorded(subject)
     whole, samples = recording.program, recording.samples
+    tick = partial(progress, ("tick",))
     for exporter in exporters:
         progress(("stage", f"all {len(whole.calls)} calls by {exporter}"))
-        bench = Bench(exporter, clock.limit)
+        bench = Bench(exporter, clock.limit, tick)
         case = Case(Plain(subject).eval(), (*samples, *recording.apart), dynamic(whole, samples[0]))
-        seen = Bench(exporter, clock.generous).judge(case)
+        seen = Bench(exporter, clock.generous, tick).judge(case)
         if check is not None:
             if checks(whole, exporter, check):
                 seen = Seen(Signature("check", "kept by", check), seen.said)

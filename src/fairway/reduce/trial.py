@@ -6,7 +6,7 @@ import inspect
 import re
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -283,9 +283,9 @@ def _assertion(said: str) -> str | None:
 class Bench:
     """Tries programs, each in a process of its own."""
 
-    def __init__(self, exporter: str, seconds: float) -> None:
+    def __init__(self, exporter: str, seconds: float, tick: Callable[[], None] = lambda: None) -> None:
         self.exporter = exporter
-        self._limits = Limits(seconds)
+        self._limits, self._tick = Limits(seconds), tick
         self.tried = 0
 
     def __call__(self, program: Program) -> Seen:
@@ -296,4 +296,5 @@ class Bench:
     def judge(self, case: Case) -> Seen:
         self.tried += 1
         with Workers(self._limits) as workers:
+            workers.tick = self._tick
             return settle(workers.run(lambda tell: attempt(case, self.exporter)))

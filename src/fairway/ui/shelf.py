@@ -36,6 +36,9 @@ FOLDERS = 20_000
 HASHING = 0.5
 """Seconds that one look may spend on hashing files. What was not reached says so, and the next look goes on."""
 
+SLOW, PATIENCE = 0.2, 5
+"""A look that took so many seconds is not repeated before so many times as long have passed: disks have others to serve."""
+
 LARGEST_PROGRESS = 2**20
 
 
@@ -55,10 +58,15 @@ class Shelf:
         self._known: dict[str, _Known] = {}
         self._paths: dict[str, Path] = {}
         self._lock = Lock()
+        self._last: dict[str, Any] = {}
+        self._took = self._until = 0.0
 
     def look(self) -> dict[str, Any]:
         """Everything that the list shows."""
         with self._lock:
+            began = time.monotonic()
+            if self._took > SLOW and began < self._until:
+                return self._last
             records, workshops, left_out = self._walk()
             rows = []
             until = time.monotonic() + HASHING
@@ -66,7 +74,12 @@ class Shelf:
                 known = self._read(path, stamp)
                 rows.append({**known.row, "file": _state(known, until)})
             running = [one for one in map(_running, sorted(workshops)) if one is not None]
-            return {"folder": name(self.folder.name), "records": rows, "running": running, "left_out": left_out}
+            self._last = {
+                "folder": name(self.folder.name), "records": rows, "running": running, "left_out": left_out
+            }  # fmt: skip
+            ended = time.monotonic()
+            self._took, self._until = ended - began, ended + PATIENCE * (ended - began)
+            return self._last
 
     def path(self, key: str) -> Path | None:
         """The record of that key, where the last look saw it."""

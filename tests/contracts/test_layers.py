@@ -42,6 +42,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "fairway.reduce", "fairway.testing", "fairway.ui",
     ),
     ("fairway.publish", "fairway.run"),
+    ("fairway.callbacks",),
     ("fairway.cli",),
     ("fairway",),
 )

@@ -37,7 +37,7 @@ HASHING = 0.5
 """Seconds that one look may spend on hashing files. What was not reached says so, and the next look goes on."""
 
 SLOW, PATIENCE = 0.2, 5
-"""A look that took so many seconds is not repeated before so many times as long have passed: others use the disk too."""
+"""A look that took so many seconds is not repeated before so many times as long have passed."""
 
 LARGEST_PROGRESS = 2**20
 

@@ -36,7 +36,7 @@ const compare = h("button", { type: "button", disabled: true, onclick: () => loc
 const none = h("button", { type: "button", onclick: () => { chosen.clear(); draw(); } }, "choose none");
 const hint = h("p", { class: "soft" });
 
-const list = listing("1.4rem minmax(8rem, 2.2fr) 6.2rem minmax(5rem, 1.5fr) minmax(8rem, 3.2fr) 5.4rem 5rem minmax(7rem, 2.1fr) 8.2rem", ["", "file", "verdict", "model", "domain", "right", { n: "of allowed" }, "route", "written"], (row, made) => {
+const list = listing("1.4rem minmax(9rem, 2.6fr) 6.2rem minmax(5rem, 1.5fr) minmax(8rem, 3.2fr) 5.4rem 5rem minmax(7rem, 2.1fr) 8.2rem", ["", "file", "verdict", "model", "domain", "right", { n: "of allowed" }, "route", "written"], (row, made) => {
   const box = h("input", { type: "checkbox", tabindex: -1, "aria-label": `choose ${row.place}`, onclick: (event) => { event.stopPropagation(); toggle(row); } });
   box.checked = chosen.has(row.key);
   if (seen && !seen.has(row.key) && Date.now() / 1000 - row.when < FRESH) made.classList.add("fresh");

@@ -82,6 +82,14 @@ def test_files_that_there_was_no_time_to_hash_say_so(shelf_folder: Path, monkeyp
     assert rows(Shelf(shelf_folder))["right.onnx"]["file"] == "not yet looked at"
 
 
+def test_a_large_file_keeps_nobody_waiting(shelf_folder: Path) -> None:
+    with (shelf_folder / "right.onnx").open("r+b") as file:
+        file.truncate(2**40)  # a hole: it takes no room
+    began = time.monotonic()
+    assert rows(Shelf(shelf_folder))["right.onnx"]["file"] == "too large"
+    assert time.monotonic() - began < 5
+
+
 def test_of_too_many_the_newest_are_listed_and_the_rest_counted(
     shelf_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

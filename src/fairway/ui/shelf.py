@@ -36,6 +36,9 @@ FOLDERS = 20_000
 HASHING = 0.5
 """Seconds that one look may spend on hashing files. What was not reached says so, and the next look goes on."""
 
+LARGEST_HASHED = 2**29
+"""Bytes. A larger file is compared with its record when it is opened; the list would keep everybody waiting for it."""
+
 SLOW, PATIENCE = 0.2, 5
 """A look that took so many seconds is not repeated before so many times as long have passed."""
 
@@ -140,9 +143,11 @@ def _state(known: _Known, until: float) -> str:
         return "none"  # nothing was delivered
     if known.model is None or not is_regular(known.model):
         return "missing"
-    if time.monotonic() > until:
-        return "not yet looked at"
     try:
+        if known.model.stat().st_size > LARGEST_HASHED:
+            return "too large"
+        if time.monotonic() > until:
+            return "not yet looked at"
         return "as recorded" if hash_once(known.model) == known.sha256 else "changed"
     except OSError:
         return "missing"

@@ -40,7 +40,7 @@ const list = listing("1.4rem minmax(9rem, 2.6fr) 6.2rem minmax(5rem, 1.5fr) minm
   const box = h("input", { type: "checkbox", tabindex: -1, "aria-label": `choose ${row.place}`, onclick: (event) => { event.stopPropagation(); toggle(row); } });
   box.checked = chosen.has(row.key);
   if (seen && !seen.has(row.key) && Date.now() / 1000 - row.when < FRESH) made.classList.add("fresh");
-  const gone = row.file === "missing" ? " (file missing)" : "";
+  const gone = { missing: " (file missing)", "too large": " (large: not compared here)" }[row.file] || "";
   made.append(box, h("a", { href: report([row.key]), tabindex: -1, onclick: (event) => event.stopPropagation() }, bdi(row.place)), h("span", {}, mark(verdict(row))),
     bdi((row.model || row.note || "") + gone, gone || row.note ? "soft" : null), bdi(row.domain || "", "soft"), bdi(row.samples || "–"), h("span", { class: "n" }, bdi(row.worst || "–")), bdi(row.route || "–", "soft"), h("span", { class: "soft" }, when(row.when)));
   return made;

@@ -58,6 +58,6 @@ def look(browser: Any) -> Iterator[Look]:
     slips = [found for page in pages for found in SLIPS.findall(page.locator("body").inner_text())]
     for page in pages:
         page.context.close()
-    assert said == []
+    assert not said, said
     assert slips == []
     assert [url for url in asked if not url.startswith(tuple(homes))] == []

@@ -105,12 +105,14 @@ def test_broken_links_and_lost_pages_fail_the_build(tmp_path: Path) -> None:
 
 def test_pages_open_in_a_browser_and_are_searched(look: Look, address: str) -> None:
     page = look(address)
+    page.wait_for_load_state("networkidle")  # a page that is left while it loads says so on the console
     assert page.locator("h1").first.inner_text().startswith("Fairway")
-    page.goto(f"{address}cases/airimu.html")
+    page.goto(f"{address}cases/airimu.html", wait_until="networkidle")
     assert page.locator("h1").inner_text().startswith("AirIMU: it was not the hidden state")
     page.get_by_label("Search", exact=True).first.fill("GuardOnDataDependentSymNode")
     page.wait_for_selector(".md-search-result__item >> text=GuardOnDataDependentSymNode")
     page.goto(f"{address}reference/cli.html", wait_until="networkidle")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     small = look(f"{address}howto/int8-is-slower.html", width=400, color_scheme="dark")
+    small.wait_for_load_state("networkidle")
     assert small.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -34,9 +34,9 @@ def elsewhere() -> dict[str, str]:
         "benchmarks/index.md": "benchmarks/README.md",
     }
     found |= {f"cases/{name}.md": f"examples/{name}/README.md" for name in CASES}
-    for pattern, ending in (("benchmarks/*/results.md", "md"), ("benchmarks/*/*.svg", "svg")):
-        for path in sorted(ROOT.glob(pattern)):
-            found[f"benchmarks/{path.parent.name}.{ending}"] = str(path.relative_to(ROOT))
+    for path in sorted((*ROOT.glob("benchmarks/*/*.md"), *ROOT.glob("benchmarks/*/*.svg"))):
+        name = path.parent.name if path.stem == "results" else f"{path.parent.name}-{path.stem}"
+        found[f"benchmarks/{name}{path.suffix}"] = str(path.relative_to(ROOT))
     return found
 
 
@@ -44,7 +44,7 @@ def on_config(config: Any) -> Any:
     """Adds to the list of pages what lies in the folders and is not named there."""
     named = set(_pages(config["nav"]))
     howtos = sorted(f"howto/{path.name}" for path in ROOT.glob("docs/howto/*.md"))
-    tables = [place for place in elsewhere() if re.fullmatch(r"benchmarks/(?!index)\w+\.md", place)]
+    tables = [place for place in elsewhere() if re.fullmatch(r"benchmarks/(?!index)[\w-]+\.md", place)]
     for entry in config["nav"]:
         if "How-to" in entry and (new := [page for page in howtos if page not in named]):
             entry["How-to"].append({MORE: new})

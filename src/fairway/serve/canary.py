@@ -1,8 +1,9 @@
 """The canary: what a model must answer after it was loaded, before anybody else may ask.
 
-Inputs are drawn at the sizes of the record's example, by a seed. The answers must have the names, dtypes and sizes that
-the file declares, and hold numbers. Then the same samples are sent alone and together: only a model whose answers do not
-hang on their neighbours is given requests of several clients in one batch.
+The inputs are drawn by the record's seed, at its sizes, and the answers must be those that the file gave when it was
+judged. A record without them, an older one, has its inputs drawn too, and the answers must have the names, dtypes and
+sizes that the file declares. Then the same samples are sent alone and together: only a model whose answers do not hang
+on their neighbours is given requests of several clients in one batch.
 """
 
 from __future__ import annotations
@@ -16,28 +17,26 @@ from fairway.errors import complain
 from fairway.recall import Stored
 from fairway.serve.batching import Batching
 from fairway.serve.signature import Signature
-from fairway.serve.tensors import Array
+from fairway.subject.canary import APART, SEED, Array, Feeds, draw, unlike
 from fairway.subject.dims import Point, show
 from fairway.subject.onnx_file import Value
-from fairway.subject.spec import TensorSpec
 
-SEED = 20
-BELOW = 10
-"""Whole numbers without a declared limit are drawn below it, as the evidence does."""
 FAR = 30.0
 """Floats without declared ends, in the neighbour that must change nothing."""
-APART = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-4}
-"""How far answers may move in a larger batch, in parts of the largest: kernels add up in another order there."""
 
-Feeds = dict[str, Array]
 Ask = Callable[[Feeds], Awaitable[Feeds]]
 
 
 async def examine(ask: Ask, signature: Signature, stored: Stored | None, cap: int | None) -> Batching:
     """Lets the model answer; FW815 where it does not. How it may be batched comes back."""
-    point = example(signature, stored)
-    generator = np.random.default_rng(SEED)
-    answers = await _answers(ask, signature, draw(signature, point, generator), point)
+    point, kept = example(signature, stored), _kept(stored)
+    if kept is not None and "none" in kept:
+        return Batching(1, {}, f"its record holds no canary: {kept['none']!s:.200}")
+    answers = await _answers(ask, signature, draw(signature.inputs, point, _seed(kept)), point)
+    for name, one in (kept or {}).get("outputs", {}).items():
+        why = unlike(one, answers[name]) if name in answers else "is no output of the file"
+        if why is not None:
+            raise complain("FW815", f"at {show(point)} the canary was answered wrongly: {name} {why}")
     dim = signature.domain.get(signature.batch or "")
     if dim is None:
         return Batching(1, {}, "no verified bound says how many samples it takes")
@@ -47,7 +46,7 @@ async def examine(ask: Ask, signature: Signature, stored: Stored | None, cap: in
         return Batching(limit, {}, f"it was verified for {dim} only" if cap is None else "batches are capped")
     assert signature.batch is not None
     point = {**point, signature.batch: unit}
-    one, other = draw(signature, point, generator), draw(signature, point, generator, FAR)
+    one, other = draw(signature.inputs, point, SEED + 1), draw(signature.inputs, point, SEED + 2, FAR)
     both = {name: np.concatenate([one[name], other[name]], axis) for name, axis in signature.axes.items()}
     small = await _answers(ask, signature, one, point)
     large = await _answers(ask, signature, both, {**point, signature.batch: 2 * unit})
@@ -65,9 +64,9 @@ async def examine(ask: Ask, signature: Signature, stored: Stored | None, cap: in
 
 
 def example(signature: Signature, stored: Stored | None) -> dict[str, int]:
-    """The sizes of the record's example; the smallest verified ones, or 1, where it says none."""
+    """The sizes of the record's canary or example; the smallest verified ones, or 1, where it says none."""
     subject = {} if stored is None else stored.whole.get("subject", {})
-    told = subject.get("example") if isinstance(subject, dict) else None
+    told = (_kept(stored) or {}).get("point") or (subject.get("example") if isinstance(subject, dict) else None)
     point = {}
     for name in dict.fromkeys(name for spec in signature.inputs for name in spec.dims):
         dim = signature.domain.get(name)
@@ -79,33 +78,15 @@ def example(signature: Signature, stored: Stored | None) -> dict[str, int]:
     return point
 
 
-def draw(signature: Signature, point: Point, generator: np.random.Generator, scale: float = 1.0) -> Feeds:
-    """Legal inputs at these sizes."""
-    return {spec.name: _tensor(spec, point, generator, scale) for spec in signature.inputs}
+def _kept(stored: Stored | None) -> dict[str, Any] | None:
+    evidence = None if stored is None else stored.whole.get("evidence")
+    kept = evidence.get("canary") if isinstance(evidence, dict) else None
+    return kept if isinstance(kept, dict) and isinstance(kept.get("outputs", {}), dict) else None
 
 
-def _tensor(spec: TensorSpec, point: Point, generator: np.random.Generator, scale: float) -> Array:
-    shape, values = spec.sizes(point), spec.values
-    made: Any
-    if values.mask is not None:
-        real = generator.integers(1, max(shape[-1], 1) + 1, (*shape[:-1], 1))
-        place = np.arange(shape[-1])
-        keep = place >= shape[-1] - real if "left" in values.mask else place < real
-        made = keep if values.mask.startswith("keep") else ~keep
-    elif values.lengths is not None:
-        most = values.lengths.at(point)
-        made = generator.integers(min(1, most), most + 1, shape)
-    elif values.low is not None and values.high is not None and "float" in spec.dtype:
-        made = generator.uniform(values.low, values.high, shape)
-    elif "float" in spec.dtype:
-        made = generator.standard_normal(shape) * scale
-    elif spec.dtype == "bool":
-        made = generator.random(shape) < 0.5
-    else:
-        low = int(values.low or 0)
-        high = values.below or (int(values.high) + 1 if values.high is not None else BELOW)
-        made = generator.integers(low, high, shape)
-    return np.ascontiguousarray(np.asarray(made).astype(spec.dtype))
+def _seed(kept: dict[str, Any] | None) -> int:
+    told = (kept or {}).get("seed", SEED)
+    return told if isinstance(told, int) and 0 <= told < 2**32 else SEED
 
 
 async def _answers(ask: Ask, signature: Signature, feeds: Feeds, point: Point) -> Feeds:

@@ -109,9 +109,11 @@ class Answers:
         return Response(text, headers={JSON_SIZE: str(size)}, media_type="application/octet-stream")
 
     async def index(self, request: Request) -> Response:
-        told = await self._object(request)
+        ready = (await self._object(request)).get("ready", False)
+        if not isinstance(ready, bool):
+            refuse(f"ready is {ready!r:.40}, not true or false")
         rows = self._service.shelf.index()
-        return JSONResponse([row for row in rows if row["state"] == "READY"] if told.get("ready") is True else rows)
+        return JSONResponse([row for row in rows if row["state"] == "READY"] if ready else rows)
 
     async def load(self, request: Request) -> Response:
         told = await self._object(request)

@@ -131,7 +131,7 @@ def _http_socket(settings: Settings) -> socket.socket:
 
 
 def _patient(seconds: float) -> Any:
-    """uvicorn's protocol, but a client that does not finish the head of its request is cut off."""
+    """uvicorn's protocol, but it waits for no client that does not finish the head of its request, or its farewell."""
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
     class Patient(HttpToolsProtocol):
@@ -153,6 +153,14 @@ def _patient(seconds: float) -> Any:
         def connection_lost(self, exc: Exception | None) -> None:
             self._go_on()
             super().connection_lost(exc)
+
+        def shutdown(self) -> None:
+            """An idle TLS client may leave the end of the connection unanswered; that is not waited for."""
+            idle = self.cycle is None or self.cycle.response_complete
+            if idle and self.transport.get_write_buffer_size() == 0:
+                self.transport.abort()
+            else:
+                super().shutdown()
 
         def on_message_begin(self) -> None:
             self._wait()

@@ -74,7 +74,8 @@ def test_token_and_tls_guard_both_protocols(
         assert got.status_code == 401
         assert got.json()["finding"]["code"] == "FW819"
     allowed = {"Authorization": "Bearer open-sesame"}
-    np.testing.assert_array_equal(outputs(requests.post(url, json=BODY, headers=allowed, verify=trust, timeout=30))["y"], X * 2)
+    got = requests.post(url, json=BODY, headers=allowed, verify=trust, timeout=30)
+    np.testing.assert_array_equal(outputs(got)["y"], X * 2)
     with grpc.secure_channel(f"127.0.0.1:{server.grpc}", grpc.ssl_channel_credentials(cert.read_bytes())) as channel:
         with pytest.raises(grpc.RpcError) as refused:
             infer(channel)

@@ -97,7 +97,7 @@ def test_reload_under_load_answers_by_the_old_file_or_the_new_one(tmp_path: Path
         assert load.end() > 20
 
 
-def test_a_file_that_was_changed_behind_its_record_is_not_loaded_and_the_old_one_goes_on(tmp_path: Path, serving: Start) -> None:
+def test_a_file_changed_behind_its_record_is_not_loaded_and_the_old_one_goes_on(tmp_path: Path, serving: Start) -> None:
     model = scaled(tmp_path / "net.onnx", 2.0)
     server = serving(f"net={model}", "--workers", "1")
     whole = model.read_bytes()

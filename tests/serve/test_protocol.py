@@ -1,4 +1,4 @@
-"""The protocol over real sockets: existing clients work unchanged, and what does not fit is refused in so many words."""
+"""The protocol over real sockets: existing clients work, and what does not fit is refused in so many words."""
 
 from __future__ import annotations
 

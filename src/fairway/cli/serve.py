@@ -33,7 +33,7 @@ def serve(
         list[str] | None,
         typer.Option("--route", metavar="ROUTE", help="prod=net@2, or net=net@1:9,net@2:1. Repeatable."),
     ] = None,
-    timeout: Annotated[str, typer.Option("--timeout", metavar="TIME", help="For a request, and for its answer.")] = "30s",
+    timeout: Annotated[str, typer.Option("--timeout", metavar="TIME", help="For a request, and its answer.")] = "30s",
     queue: Annotated[int, typer.Option("--queue", metavar="N", help="Requests taken in at a time.")] = 256,
     body: Annotated[str, typer.Option("--max-body", metavar="SIZE", help="Of a request.")] = "64M",
     cache: Annotated[str | None, typer.Option("--cache", metavar="SIZE", help="Keep answers; else none.")] = None,

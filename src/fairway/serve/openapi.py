@@ -112,7 +112,8 @@ def describe_api(token: bool) -> Schema:
         "components": {"schemas": SCHEMAS},
     }
     if token:
-        whole["components"] = {**whole["components"], "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
+        schemes = {"token": {"type": "http", "scheme": "bearer"}}
+        whole["components"] = {**whole["components"], "securitySchemes": schemes}
         for item in paths.values():
             for operation in (item[verb] for verb in ("get", "post") if verb in item):
                 if "security" not in operation:

@@ -163,7 +163,7 @@ def asked_version(parameters: dict[str, Any]) -> str | None:
 
 
 async def read_body(request: Request, settings: Settings) -> bytes:
-    """The body, if it is small enough and comes soon enough; memory is given as bytes arrive, not as they are promised."""
+    """The body, if it is small enough and comes soon enough; a promised size takes no memory, only bytes that came."""
     if request.headers.get("content-encoding", "identity") != "identity":
         refuse("compressed bodies are not read")
     said = request.headers.get("content-length", "")

@@ -160,7 +160,7 @@ class Cache:
         digest = hashlib.blake2b(str(served.number).encode(), digest_size=32)
         for name, array in feeds.items():
             digest.update(f"{name}{array.shape}".encode())
-            digest.update(np.ascontiguousarray(array))
+            digest.update(np.ascontiguousarray(array).data)
         return digest.digest()
 
     def get(self, digest: bytes) -> dict[str, Array] | None:

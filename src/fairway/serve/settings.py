@@ -13,8 +13,8 @@ HTTP_STATUS = {
 }  # fmt: skip
 """What is not listed and came of a client's wish to load a model is 400; our bug is 500."""
 GRPC_STATUS = {
-    400: "INVALID_ARGUMENT", 408: "DEADLINE_EXCEEDED", 401: "UNAUTHENTICATED", 404: "NOT_FOUND", 413: "RESOURCE_EXHAUSTED", 500: "INTERNAL",
-    503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED",
+    400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 404: "NOT_FOUND", 500: "INTERNAL", 503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The models that are served: by name and version, under aliases, by weight; taken in and out while others are asked."""
+"""The models that are served: by name and version, under aliases, by weight; taken in and out under load."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fairway.errors import UserError, complain
 from fairway.serve.batching import Batching, Desk, Job
-from fairway.serve.canary import describe, example, examine
+from fairway.serve.canary import describe, examine, example
 from fairway.serve.pool import Pool
 from fairway.serve.settings import Settings
 from fairway.serve.signature import Signature, read_signature

@@ -166,6 +166,7 @@ class DyingHand:
 class OneHand:
     def __init__(self, hand: DyingHand) -> None:
         self.hand = hand
+        self.hands = [hand]
 
     def idle(self) -> Any:
         return None if self.hand.busy else self.hand

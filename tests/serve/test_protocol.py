@@ -87,7 +87,7 @@ X = np.zeros((1, 2, 3), np.float32)
     [
         (b"", "not JSON"),
         (b"[1", "not JSON"),
-        (b'{"inputs": [{"name": "x", "shape": [1, 2, 3], "datatype": "FP32", "data": [NaN]}]}', "NaN is no number"),
+        (b'{"inputs": [{"name": "x", "shape": [1, 2, 3], "datatype": "FP32", "data": [NaN]}]}', "not JSON"),
         ([], "not an object"),
         ({}, "inputs is None"),
         ({"inputs": []}, "x is missing"),
@@ -151,7 +151,7 @@ def test_inputs_that_disagree_on_a_dim_are_refused(server: Running) -> None:
 
 def test_a_batch_over_the_bound_is_split(server: Running) -> None:
     x = np.random.default_rng(0).normal(size=(21, 2, 3)).astype(np.float32)
-    np.testing.assert_array_equal(outputs(ask(server.url, x=x))["y"].astype(np.float32), -x)
+    np.testing.assert_array_equal(outputs(ask(server.url, x=x))["y"], -x)
 
 
 def test_a_batch_over_the_bound_of_a_model_that_mixes_samples_is_refused(server: Running) -> None:

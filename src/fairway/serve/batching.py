@@ -111,9 +111,11 @@ class Desk:
         if first.alone or first.batching.why_not is not None:
             return [first]
         batch, rows, key = [first], first.rows, first.key
-        for job in self._waiting:
-            fits = job.model == first.model and not job.alone and rows + job.rows <= first.batching.limit
-            if fits and job.key == key:
+        alike = [job for job in self._waiting if job.model == first.model and not job.alone and job.key == key]
+        # Not all at once where there are several workers: the next one gets free before a large batch is done.
+        share = -(-(rows + sum(job.rows for job in alike)) // max(1, len(self.pool.hands)))
+        for job in alike:
+            if rows < share and rows + job.rows <= first.batching.limit:
                 batch.append(job)
                 rows += job.rows
         taken = set(map(id, batch))

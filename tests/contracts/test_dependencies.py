@@ -68,7 +68,13 @@ def third_party(path: Path) -> Iterator[str]:
             yield node.module.split(".")[0]
 
 
-LAZY = {"fairway.evidence.deep": {"hypothesis"}}
+LAZY = {
+    "fairway.evidence.deep": {"hypothesis"},
+    "fairway.serve.metrics": {"prometheus_client"},
+    "fairway.serve.rest": {"starlette"},
+    "fairway.serve.rpc": {"grpc"},
+    "fairway.serve.tensors": {"orjson"},
+}
 """Modules that only a feature of an extra imports; `fairway.extras.require` stands before them."""
 
 

@@ -42,6 +42,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "fairway.reduce", "fairway.testing",
     ),
     ("fairway.publish", "fairway.run"),
+    ("fairway.serve",),
     ("fairway.cli",),
     ("fairway",),
 )
@@ -147,7 +148,7 @@ def test_only_the_cli_prints(name: str) -> None:
     [
         "--help", "export --help", "export-generation --help", "verify --help", "locate --help", "reduce --help",
         "quantize --help", "sensitivity --help", "bench --help", "optimize --help", "report --help", "publish --help",
-        "pull --help", "run --help", "doctor --help", "matrix --help", "watch --help", "watch add --help",
+        "pull --help", "run --help", "serve --help", "doctor --help", "matrix --help", "watch --help", "watch add --help",
         "explain FW206", "routes",
     ],
 )

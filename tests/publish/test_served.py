@@ -12,8 +12,7 @@ from fairway.errors import UserError
 from fairway.publish import publish
 from fairway.serve.sources import fetch, parse_source
 from publish.models import answers, make_model
-from serve.conftest import ask, outputs, serving  # noqa: F401  # a fixture
-from serve.conftest import Start
+from serve.conftest import Start, ask, outputs, serving  # noqa: F401  # a fixture
 
 X = np.ones((2, 3), np.float32)
 

@@ -16,7 +16,7 @@ from fairway.record import record_path
 from fairway.serve.batching import TRIES, Batching, Desk, Job, split_sizes
 from fairway.serve.canary import examine
 from fairway.serve.pool import WorkerDied
-from fairway.serve.shelf import parse_route
+from fairway.serve.routes import parse_route
 from fairway.serve.signature import Signature, read_signature
 from fairway.serve.sources import fetch, parse_source
 from fairway.serve.tensors import Answered, Asked, read_request, write_answer

@@ -16,7 +16,7 @@ from fairway.errors import complain
 from fairway.extras import require
 from fairway.serve.settings import Settings
 
-PACKAGES = ("starlette", "uvicorn", "httptools", "grpc", "prometheus_client")
+PACKAGES = ("starlette", "uvicorn", "httptools", "grpc", "orjson", "prometheus_client")
 KEEP_ALIVE = 75
 """Seconds that a connection may idle between two requests."""
 BACKLOG = 2048
@@ -29,8 +29,9 @@ async def open_service(models: Sequence[str], routes: Sequence[str], settings: S
     from fairway.serve.batching import Desk
     from fairway.serve.metrics import Metrics
     from fairway.serve.pool import Pool, default_shape
+    from fairway.serve.routes import parse_route
     from fairway.serve.service import Service
-    from fairway.serve.shelf import Shelf, parse_route
+    from fairway.serve.shelf import Shelf
     from fairway.serve.sources import parse_source
 
     seen: dict[str, int] = {}

@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-import fairway
 from fairway.errors import UserError, complain
 from fairway.serve.batching import Desk, Job, split_sizes
 from fairway.serve.metrics import Metrics
-from fairway.serve.settings import Settings, http_status
+from fairway.serve.settings import VERSION, Settings, http_status
 from fairway.serve.shelf import Served, Shelf
 from fairway.serve.tensors import DATATYPES, Answered, Array, Asked, refuse
 
@@ -120,7 +119,7 @@ class Service:
         }
 
     def server_metadata(self) -> dict[str, Any]:
-        return {"name": "fairway", "version": fairway.__version__, "extensions": list(EXTENSIONS)}
+        return {"name": "fairway", "version": VERSION, "extensions": list(EXTENSIONS)}
 
     def model_ready(self, name: str, version: str | None) -> bool:
         self.shelf.find(name, version, turn=False)

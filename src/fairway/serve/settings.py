@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 from fairway.findings import Finding
 
+VERSION = metadata.version("fairway")
 HTTP_STATUS = {
     "FW812": 400, "FW813": 400, "FW814": 404, "FW815": 500, "FW816": 503, "FW817": 413, "FW818": 504, "FW819": 401,
     "FW820": 500, "FW408": 500,
@@ -46,3 +48,5 @@ class Settings:
     certificate: Path | None = None
     key: Path | None = None
     unverified: bool = False
+    fixed: bool = False
+    """No loading and unloading while it runs: of several replicas only one would hear of it."""

@@ -138,8 +138,8 @@ def ratio(rounds: int, seconds: float) -> None:
         shares = [one["server"] / one["loop"] for one in found]
         evenness = [one["p99"] / one["p50"] for one in found]
         add({
-            "what": "ratio", "model": name, "sizes": sizes, "rounds": rounds, "seconds": seconds, "load": round(load, 2),
-            "loop": round(statistics.median(one["loop"] for one in found), 2),
+            "what": "ratio", "model": name, "sizes": sizes, "rounds": rounds, "seconds": seconds,
+            "load": round(load, 2), "loop": round(statistics.median(one["loop"] for one in found), 2),
             "server": round(statistics.median(one["server"] for one in found), 2),
             "ratio": round(statistics.median(shares), 3), "ratios": [round(share, 3) for share in shares],
             "p99_over_p50": round(statistics.median(evenness), 2), "errors": sum(one["errors"] for one in found),

@@ -8,8 +8,9 @@ from typing import Any
 
 HEAD = """# Serving
 
-`python benchmarks/serve/run.py ratio`, `soak`, `mlserver`, then `write`. Two cores for clients, server and workers together.
-`load` is the machine's load before the run: above about 0.5 others were using it too, and only ratios of neighbours count.
+`python benchmarks/serve/run.py ratio`, `soak`, `mlserver`, then `write`. Two cores for clients, server and workers
+together. `load` is the machine's load before the run: above about 0.5 others were using it too, and only ratios of
+neighbours count.
 """
 
 
@@ -28,13 +29,15 @@ def _table(heads: str, rows: list[list[Any]]) -> list[str]:
 def _ratio(told: list[dict[str, Any]]) -> list[str]:
     rows = [
         [
-            one["model"], " ".join(f"{k}={v}" for k, v in one["sizes"].items()), one["loop"], one["server"], one["ratio"],
-            f"{min(one['ratios'])}..{max(one['ratios'])}", one["p99_over_p50"], one["errors"], one["load"],
+            one["model"], " ".join(f"{k}={v}" for k, v in one["sizes"].items()), one["loop"], one["server"],
+            one["ratio"], f"{min(one['ratios'])}..{max(one['ratios'])}", one["p99_over_p50"], one["errors"],
+            one["load"],
         ]
         for one in told if one["what"] == "ratio"
     ]  # fmt: skip
     heads = "model, a request, loop/s, server/s, ratio, of all rounds, p99/p50, errors, load"
-    return ["## 8 clients against an onnxruntime loop with no server, raw tensors", "", *_table(heads, rows)] if rows else []
+    title = "## 8 clients against an onnxruntime loop with no server, raw tensors"
+    return [title, "", *_table(heads, rows)] if rows else []
 
 
 def _soak(told: list[dict[str, Any]]) -> list[str]:

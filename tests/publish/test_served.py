@@ -1,4 +1,4 @@
-"""Whatever publish wrote, serve takes: each place, the newest or a version; and a second version by reload, with drain."""
+"""Whatever publish wrote, serve takes: each place, the newest or a version, and a second one by reload."""
 
 from __future__ import annotations
 

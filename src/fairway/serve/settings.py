@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
 from fairway.findings import Finding
+from fairway.record import versions
 
-VERSION = metadata.version("fairway")
+VERSION = versions().get("fairway", "0")
 HTTP_STATUS = {
     "FW812": 400, "FW813": 400, "FW814": 404, "FW815": 500, "FW816": 503, "FW817": 413, "FW818": 504, "FW819": 401,
     "FW820": 500, "FW408": 500,

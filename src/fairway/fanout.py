@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -19,22 +20,41 @@ Answer = TypeVar("Answer")
 BACKENDS = ("processes", "ray")
 
 
+@dataclass(frozen=True)
+class Spreading:
+    """Over how many workers, of which kind."""
+
+    jobs: int = 1
+    on: str = "processes"
+
+    def __post_init__(self) -> None:
+        if self.on not in BACKENDS:
+            raise complain("FW006", f"--on {self.on!r:.40}; there are {', '.join(BACKENDS)}")
+        if self.jobs < 1:
+            raise complain("FW006", f"--jobs {self.jobs}; at least 1 is needed")
+
+    @property
+    def alone(self) -> bool:
+        """This process does it all."""
+        return self.jobs == 1 and self.on == "processes"
+
+
+HERE = Spreading()
+
+
 def fan_out(
-    function: Callable[[Task], Answer], tasks: Iterable[Task], jobs: int = 1, backend: str = "processes"
+    function: Callable[[Task], Answer], tasks: Iterable[Task], spreading: Spreading = HERE
 ) -> Iterator[Answer]:
     """The answers in no certain order. Tasks are taken as workers get free, so their maker may stop in the middle."""
-    if backend not in BACKENDS:
-        raise complain("FW006", f"backend {backend!r}; there are {', '.join(BACKENDS)}")
-    if jobs < 1:
-        raise complain("FW006", f"jobs {jobs}; at least 1 is needed")
-    if jobs == 1 and backend == "processes":
+    jobs = spreading.jobs
+    if spreading.alone:
         yield from map(function, tasks)
         return
     require("parallel", "more than one job", "joblib")
     import joblib
 
     calls = (joblib.delayed(function)(task) for task in tasks)
-    if backend == "ray":
+    if spreading.on == "ray":
         require("cluster", "the backend ray", "ray")
         with _on_ray():
             # Ray's backend (2.60) gives answers only when all are there, so it is asked for some at a time.

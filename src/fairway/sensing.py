@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from fairway.errors import complain
-from fairway.fanout import fan_out
+from fairway.fanout import HERE, Spreading, fan_out
 from fairway.quantize.calibration import calibrate
 from fairway.quantize.cpu import choose_arithmetic, this_cpu
 from fairway.quantize.judge import Session
@@ -50,17 +50,6 @@ Progress = Callable[[Any], None]
 TRIALS = "trials.jsonl"
 CALIBRATING, CONCLUDING = 0.5, 0.1
 """Shares of the time: until when calibrating may go on, and what is left for the search at the end."""
-
-
-@dataclass(frozen=True)
-class Spreading:
-    """Over how many workers, of which kind."""
-
-    jobs: int = 1
-    backend: str = "processes"
-
-
-HERE = Spreading()
 
 
 @dataclass(frozen=True)
@@ -183,7 +172,7 @@ class _Run:
         if self.own is not None:
             scene = self._scene()
             yield from _until(try_by_own_metric(scene, self.groups, self.file.found), until)
-        elif self.spreading.jobs == 1 and self.spreading.backend == "processes":
+        elif self.spreading.alone:
             sliced = slices_of(self.making, 1)
             for number, groups, kinds in self._plan():
                 sample = self.samples.held_back[number]
@@ -192,7 +181,7 @@ class _Run:
                     return
         else:
             tasks = _until(self._tasks(), until)
-            for trials in fan_out(run_task, tasks, self.spreading.jobs, self.spreading.backend):
+            for trials in fan_out(run_task, tasks, self.spreading):
                 yield from trials
 
     def _plan(self) -> Iterator[Step]:

@@ -42,7 +42,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "fairway.reduce", "fairway.testing",
     ),
     ("fairway.publish", "fairway.run"),
-    ("fairway.serve",),
+    ("fairway.callbacks", "fairway.serve"),
     ("fairway.cli",),
     ("fairway",),
 )

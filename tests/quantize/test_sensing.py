@@ -15,6 +15,7 @@ import pytest
 from tests.quantize.nets import mlp, of_file
 
 from fairway.errors import UserError
+from fairway.fanout import Spreading
 from fairway.quantize import sensitivity
 from fairway.quantize.budget import Budget
 from fairway.quantize.judge import Session
@@ -23,7 +24,7 @@ from fairway.quantize.prepare import Unit
 from fairway.quantize.sensitivity import make_groups, plan
 from fairway.quantize.trials import ALONE, KEPT, Trial
 from fairway.quantizing import Wishes
-from fairway.sensing import Sensitivity, Spreading, sense_file
+from fairway.sensing import Sensitivity, sense_file
 
 WISHES = Wishes("int8-static", samples=12, budget=Budget(0.001))
 TRIALS = 3 * 2 * 3

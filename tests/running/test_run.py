@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from fairway.errors import UserError
+from fairway.fanout import Spreading
 from fairway.run import run
 from fairway.run import walk as module
 from fairway.run.windows import How, Windows
@@ -229,6 +230,33 @@ def test_recordings_that_were_finished_are_not_run_again(tmp_path: Path) -> None
     assert code(model, tmp_path / "data", tmp_path / "out", How(5), progress=lambda e: told.append(e[1])) == "FW113"
     assert told == []
     assert np.load(tmp_path / "out.part/a/y.npy").shape == (1,)
+
+
+@pytest.mark.parametrize("spread", [Spreading(2), pytest.param(Spreading(2, "ray"), marks=pytest.mark.slow)])
+def test_recordings_that_are_spread_out_give_the_same_bytes(tmp_path: Path, spread: Spreading) -> None:
+    model = recurrent(tmp_path)
+    (tmp_path / "data").mkdir()
+    for number in range(3):
+        np.save(tmp_path / f"data/{number}.npy", signal_of(30 + number, seed=number))
+    how = How(5, carry={"h0": "h1"})
+    here = run(model, tmp_path / "data", tmp_path / "here", how)
+    told: list[str] = []
+    there = run(
+        model, tmp_path / "data", tmp_path / "there", how, spreading=spread, progress=lambda e: told.append(e[1])
+    )
+    assert [one.recording for one in there.recordings] == [one.recording for one in here.recordings]
+    assert [one.rpartition(": ")[2] for one in told] == [f"{n} of 3 recordings" for n in (1, 2, 3)]
+    written = sorted(path.relative_to(tmp_path / "here") for path in (tmp_path / "here").rglob("*.npy"))
+    assert len(written) == 3
+    for path in written:
+        assert (tmp_path / "there" / path).read_bytes() == (tmp_path / "here" / path).read_bytes(), path
+
+
+def test_a_worker_s_refusal_is_told_as_one_of_this_process(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for number in range(2):
+        (tmp_path / f"data/{number}.npy").write_bytes(b"no array")
+    assert code(moving_sum(tmp_path), tmp_path / "data", tmp_path / "out", How(5), spreading=Spreading(2)) == "FW113"
 
 
 def test_what_another_run_left_is_not_gone_on_with(tmp_path: Path) -> None:

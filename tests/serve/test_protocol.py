@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 import requests
 
-from serve.conftest import ROOT, Running, ask, outputs, start, tensor
+from serve.conftest import ROOT, Running, ask, outputs, start, tensor, until
 from serve.models import embedded, mixing, scaled
 
 TRITON = ROOT / "build/triton/bin/python"
@@ -166,6 +167,21 @@ def test_an_oversize_body_is_refused_whether_its_size_is_said_or_not(server: Run
     url = f"{server.url}/v2/models/net/infer"
     parts = (large[n : n + 10_000] for n in range(0, len(large), 10_000))
     assert requests.post(url, data=parts, timeout=30).status_code == 413
+
+
+def test_bodies_that_are_together_too_large_are_turned_away(server: Running) -> None:
+    held = []
+    head = b"POST /v2/models/net/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 64000\r\n\r\n"
+    try:
+        for _ in range(9):
+            held.append(socket.create_connection(("127.0.0.1", server.http)))
+            held[-1].sendall(head + b" " * 63_000)
+        held[-1].settimeout(30)
+        assert held[-1].recv(1000).startswith(b"HTTP/1.1 503")
+    finally:
+        for one in held:
+            one.close()
+    until(lambda: ask(server.url, x=X).status_code == 200)
 
 
 def test_a_wrong_path_method_or_version_has_its_own_answer(server: Running) -> None:

@@ -34,6 +34,8 @@ DataOption = Annotated[
 ]
 TimeoutOption = Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="Time limit of each attempt.")]
 MemoryOption = Annotated[str | None, typer.Option("--memory", metavar="SIZE", help="Memory limit, e.g. 8G.")]
+JobsOption = Annotated[int, typer.Option("--jobs", metavar="N", help="Workers.")]
+OnOption = Annotated[str, typer.Option("--on", metavar="processes|ray", help="Where the workers are.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the record as JSON on standard output.")]
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairway.cli import options
 from fairway.cli.show import Progress
 from fairway.errors import complain
 from fairway.findings.render import printable
 
 if TYPE_CHECKING:
-    from fairway.run.walk import Ran
+    from fairway.run.whole import Ran
 
 
 def run(
@@ -40,6 +41,8 @@ def run(
         list[str] | None, typer.Option("--carry", metavar="IN=OUT", help="State from window to window. Repeatable.")
     ] = None,
     compare: Annotated[str | None, typer.Option("--compare", metavar="RECIPE", help="Run PyTorch beside it.")] = None,
+    jobs: options.JobsOption = 1,
+    on: options.OnOption = "processes",
     unverified: Annotated[bool, typer.Option("--unverified", help="Also windows beyond the verified domain.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON on standard output.")] = False,
 ) -> int:
@@ -47,6 +50,7 @@ def run(
 
     Each output becomes a .npy file. A run that was stopped goes on with the same command.
     """
+    from fairway.fanout import Spreading
     from fairway.run import run as run_file
     from fairway.run.windows import STITCHES, TAILS, How
 
@@ -64,7 +68,7 @@ def run(
     progress = Progress()
     try:
         how = How(window, step, chosen[0], chosen[1], batch, over, _pairs(carry or []))
-        done = run_file(model, data, out, how, compare, unverified, progress)
+        done = run_file(model, data, out, how, compare, unverified, progress, Spreading(jobs, on))
     finally:
         progress.close()
     print(json_module.dumps(asdict(done), indent=1, default=str) if json else "\n".join(map(printable, _lines(done))))

@@ -43,10 +43,8 @@ def sensitivity(
     per_channel: ChannelOption = True,
     data: SampleData = None,
     samples: SamplesOption = 32,
-    jobs: Annotated[int, typer.Option("--jobs", metavar="N", help="Workers.")] = 1,
-    backend: Annotated[
-        str, typer.Option("--backend", metavar="processes|ray", help="Where they are.")
-    ] = "processes",
+    jobs: options.JobsOption = 1,
+    on: options.OnOption = "processes",
     inputs: options.InputOption = None,
     dims: options.DimOption = None,
     checkpoint: options.CheckpointOption = None,
@@ -59,9 +57,10 @@ def sensitivity(
     drop = share("--max-drop", max_drop)
     seconds = None if budget is None else options.parse_time("--budget", budget)
 
+    from fairway.fanout import Spreading
     from fairway.quantize.budget import Budget
     from fairway.quantizing import Wishes
-    from fairway.sensing import Spreading, sense_file
+    from fairway.sensing import sense_file
 
     wishes = Wishes("int8-static", method, per_channel, samples, metric, Budget(drop))
     with redirect_stdout(sys.stderr):  # a recipe may print; standard output is for the result
@@ -70,7 +69,7 @@ def sensitivity(
     folder = output or model.with_suffix(".sensitivity")
     try:
         result = sense_file(
-            model, subject, folder, wishes, data, seconds, depth, Spreading(jobs, backend), overwrite, progress
+            model, subject, folder, wishes, data, seconds, depth, Spreading(jobs, on), overwrite, progress
         )
     finally:
         progress.close()

@@ -1,8 +1,7 @@
-"""The walk along recordings: windows in, answers out, noted as it goes, so that a killed run goes on where it was."""
+"""The walk along one recording: windows in, answers out, noted as it goes, so that a killed run goes on."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import shutil
@@ -15,18 +14,15 @@ from typing import Any
 import numpy as np
 
 from fairway.errors import complain
-from fairway.recall import compare_with_record
-from fairway.record import hash_file, versions
 from fairway.run.compare import Eager
 from fairway.run.engine import Array, Engine, Feeds, Lane
-from fairway.run.sources import Arrays, find_recordings, open_recording
+from fairway.run.sources import Arrays, open_recording
 from fairway.run.stitch import Stitched
 from fairway.run.windows import How, Windows, lay_out
-from fairway.subject.onnx_file import check_room, open_header
 
 NOTED = 2.0
 """Seconds between two notes of progress."""
-ABOUT, STATE, SCRAPS, DONE = "run.json", "state.npz", ".scraps", ".done.json"
+STATE, SCRAPS = "state.npz", ".scraps"
 
 Progress = Callable[[Any], None]
 
@@ -50,82 +46,7 @@ class Walked:
     """The largest absolute difference to PyTorch, by output; None where it was not asked for."""
 
 
-@dataclass(frozen=True)
-class Ran:
-    """A whole run, in the folder of its outputs."""
-
-    folder: Path
-    recordings: tuple[Walked, ...]
-
-
-def run(
-    model: str | Path, data: str | Path, out: str | Path, how: How | None = None, recipe: str | None = None,
-    unverified: bool = False, progress: Progress = quiet,
-) -> Ran:  # fmt: skip
-    """Runs a file over recordings of any length; the folder `out` appears when all is done.
-
-    Until then its contents lie in `out.part`, from which the same call goes on. Windows that the record does not speak
-    of are refused unless `unverified` is said.
-    """
-    model, data, out, how = Path(model), Path(data), Path(out), how or How()
-    if out.exists():
-        raise complain("FW008", str(out), todo=("Name a folder that does not exist yet: -o FOLDER.",))
-    header = open_header(model)
-    check_room(header)
-    recordings = find_recordings(data)
-    engine = Engine(model, header, how)
-    part = out.with_name(out.name + ".part")
-    _begin(part, model, recordings, how)
-    several = data.is_dir() and data.suffix != ".zarr"
-    walked = []
-    for path in recordings:
-        folder = part / path.stem if several else part
-        folder.mkdir(exist_ok=True)
-        if (folder / DONE).exists():
-            walked.append(_read_done(folder / DONE))
-            continue
-        walk = _Walk(engine, how, path, folder, None if recipe is None else Eager(recipe), progress)
-        walked.append(walk.go(None if unverified else _bounds(model, engine.over)))
-        (folder / DONE).write_text(json.dumps(dataclasses.asdict(walked[-1])))
-    for path in part.rglob(DONE):
-        path.unlink()
-    part.rename(out)
-    return Ran(out, tuple(walked))
-
-
-def _begin(part: Path, model: Path, recordings: list[Path], how: How) -> None:
-    """A new folder, or the one that the same run left; another run's is refused."""
-    files = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in recordings]
-    about = {"model": hash_file(model), "recordings": files, "how": dataclasses.asdict(how)}
-    text = json.dumps({**about, "versions": versions()}, indent=1, default=dict) + "\n"
-    try:
-        part.mkdir(exist_ok=True)
-        about_there = (part / ABOUT).read_text() if (part / ABOUT).exists() else None
-        if about_there == text:
-            return
-        worth = [p for p in part.rglob("*") if p.suffix in (".npy", ".npz") and SCRAPS not in p.parts]
-        if about_there is None or not worth:
-            (part / ABOUT).write_text(text)
-        else:
-            raise complain("FW809", f"{part} was left by a run of another file, of other data or with other options")
-    except OSError as error:
-        raise complain("FW009", f"{part}: {error.strerror or error}") from error
-
-
-def _read_done(path: Path) -> Walked:
-    """A recording that was finished before the run was stopped."""
-    told = json.loads(path.read_text())
-    return Walked(**{**told, "outputs": {name: tuple(shape) for name, shape in told["outputs"].items()}})
-
-
-def _bounds(model: Path, dim: str) -> tuple[int, int] | None:
-    """Between which lengths the record says the file is verified; None where it says nothing."""
-    stored, finding = compare_with_record(model)
-    found = stored.proven.domain.get(dim) if stored is not None and finding is None else None
-    return None if found is None else (found["low"], found["high"])
-
-
-class _Walk:
+class Walk:
     """One recording's."""
 
     def __init__(

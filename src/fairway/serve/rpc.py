@@ -37,7 +37,7 @@ async def listen(service: Service, settings: Settings) -> tuple[Any, int]:
         ("grpc.keepalive_time_ms", 60_000),
         ("grpc.keepalive_timeout_ms", 20_000),
     ]
-    server = grpc.aio.server(options=options)
+    server = grpc.aio.server(options=options, maximum_concurrent_rpcs=settings.queue)
     answers, words = Answers(service), messages()
     handlers = {
         name: grpc.unary_unary_rpc_method_handler(

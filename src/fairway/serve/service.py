@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import time
 from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,8 @@ from fairway.serve.settings import VERSION, Settings, http_status
 from fairway.serve.shelf import Served, Shelf
 from fairway.serve.tensors import DATATYPES, Answered, Array, Asked, refuse
 
+BODIES = 8
+"""Bodies of the largest size that are in memory at once."""
 EXTENSIONS = ("binary_tensor_data", "model_repository")
 
 
@@ -32,6 +36,7 @@ class Service:
         self._desk = desk
         self._accepted = 0
         self._cache = Cache(settings.cache)
+        self.room = Room(BODIES * settings.body)
 
     async def infer(self, name: str, version: str | None, asked: Asked, protocol: str) -> Answered:
         """The answer, or a finding; and a line in the metrics in any case."""
@@ -143,6 +148,31 @@ def _jobs(served: Served, feeds: dict[str, Array], point: dict[str, int]) -> lis
     ends = np.cumsum(sizes)[:-1]
     parts = {name: np.split(array, ends, signature.axes[name]) for name, array in feeds.items()}
     return [served.job({name: part[n] for name, part in parts.items()}, size) for n, size in enumerate(sizes)]
+
+
+class Room:
+    """Memory for the bodies of all requests together: many large ones at once are turned away, not read."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._used = 0
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[Callable[[int], None]]:
+        """A function that asks for bytes; they are given back at the end."""
+        mine = 0
+
+        def take(size: int) -> None:
+            nonlocal mine
+            if self._used + size > self._size:
+                raise complain("FW816", f"the requests that are being read have {self._used} bytes already")
+            self._used += size
+            mine += size
+
+        try:
+            yield take
+        finally:
+            self._used -= mine
 
 
 class Cache:

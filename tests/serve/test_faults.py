@@ -192,13 +192,13 @@ def test_a_worker_that_takes_too_long_is_replaced(tmp_path: Path, serving: Start
 def test_a_request_that_is_in_is_answered_before_the_server_ends(tmp_path: Path, serving: Start) -> None:
     server = serving(f"net={slow(tmp_path / 'net.onnx', times=100)}", "--workers", "1")
     got: list[Any] = []
-    thread = threading.Thread(target=lambda: got.append(ask(server.url, x=np.full((2, 1, 1), 3, np.float32))))
+    thread = threading.Thread(target=lambda: got.append(ask(server.url, x=np.full((7, 1, 1), 3, np.float32))))
     thread.start()
     time.sleep(0.15)
     workers = server.workers()
     assert server.stop() == 0
     thread.join(30)
-    assert same(np.float32([3, 3]), outputs(got[0])["y"])
+    assert same(np.full(7, 3, np.float32), outputs(got[0])["y"])
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
 
 

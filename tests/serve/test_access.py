@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from fairway.serve.grpc_words import SERVICE, messages
-from serve.conftest import PROGRAM, ROOT, Start, outputs, tensor
+from serve.conftest import PROGRAM, ROOT, Start, ask, outputs, tensor
 from serve.models import scaled
 
 X = np.arange(6, dtype=np.float32).reshape(1, 2, 3)
@@ -46,9 +47,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "cert.pem", folder / "key.pem"
 
 
-def infer(channel: grpc.Channel, *metadata: tuple[str, str]) -> list[float]:
+def infer(channel: grpc.Channel, model: str = "net", *metadata: tuple[str, str]) -> list[float]:
     words = messages()
-    request = words["ModelInferRequest"](model_name="net")
+    request = words["ModelInferRequest"](model_name=model)
     request.inputs.add(name="x", datatype="FP32", shape=X.shape).contents.fp32_contents.extend(X.reshape(-1))
     call = channel.unary_unary(
         f"/{SERVICE}/ModelInfer", words["ModelInferRequest"].SerializeToString, words["ModelInferResponse"].FromString
@@ -80,7 +81,29 @@ def test_token_and_tls_guard_both_protocols(
         with pytest.raises(grpc.RpcError) as refused:
             infer(channel)
         assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
-        assert infer(channel, ("authorization", "Bearer open-sesame")) == (X * 2).reshape(-1).tolist()
+        assert infer(channel, "net", ("authorization", "Bearer open-sesame")) == (X * 2).reshape(-1).tolist()
+
+
+def test_an_unverified_file_is_served_on_demand_beyond_any_domain_and_never_in_batches(
+    tmp_path: Path, serving: Start
+) -> None:
+    (tmp_path / "orphan.onnx").write_bytes(scaled(tmp_path / "net.onnx").read_bytes())
+    server = serving(f"net={tmp_path / 'orphan.onnx'}", "--unverified", "--workers", "1")
+    assert "requests are not put together: no verified bound" in server.lines[0]
+    large = np.full((30, 40, 3), 7, np.float32)
+    np.testing.assert_array_equal(outputs(ask(server.url, x=large))["y"], large * 2)
+    told = requests.get(f"{server.url}/v2/models/net", timeout=30).json()
+    assert told["parameters"]["verified"].startswith("unproven")
+
+
+def test_ipv6_is_listened_on_by_both_protocols(tmp_path: Path, serving: Start) -> None:
+    if not socket.has_ipv6 or not Path("/proc/net/if_inet6").read_text():
+        pytest.skip("this machine has no IPv6")
+    server = serving(f"net={scaled(tmp_path / 'net.onnx')}", "--workers", "1", "--host", "::1")
+    got = requests.post(f"http://[::1]:{server.http}/v2/models/net/infer", json=BODY, timeout=30)
+    np.testing.assert_array_equal(outputs(got)["y"], X * 2)
+    with grpc.insecure_channel(f"[::1]:{server.grpc}") as channel:
+        assert infer(channel) == (X * 2).reshape(-1).tolist()
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grpc
 import numpy as np
 import pytest
 import requests
@@ -19,6 +20,7 @@ from fairway.serve.emit import emit
 from fairway.serve.settings import Settings
 from serve.conftest import ROOT, Start, ask, outputs
 from serve.models import scaled
+from serve.test_access import infer
 
 X = np.arange(6, dtype=np.float32).reshape(1, 2, 3)
 
@@ -105,6 +107,12 @@ def test_ray_serve_gives_the_same_answers(tmp_path: Path, models: list[str], ser
         assert requests.get(server.url + path, timeout=30).json() == requests.get(here.url + path, timeout=30).json()
     outside = ask(server.url, "prod", x=np.zeros((1, 21, 3), np.float32))
     assert outside.json()["finding"]["seen"] == "time is 21; verified is time 2..20"
+    with grpc.insecure_channel(f"127.0.0.1:{server.grpc}") as channel:
+        assert infer(channel, "my_net") == (X * 3).reshape(-1).tolist()
+        with pytest.raises(grpc.RpcError) as refused:
+            infer(channel, "none")
+    assert refused.value.code() == grpc.StatusCode.NOT_FOUND
+    assert refused.value.details().startswith("FW814: No such model or version is served")
     got = requests.post(f"{server.url}/v2/repository/models/my_net/unload", timeout=30)
     assert "other replicas would not hear" in got.json()["error"]
     assert server.stop() == 0

@@ -130,7 +130,7 @@ def test_slow_and_half_open_clients_are_cut_off_and_disturb_nobody(tmp_path: Pat
         one.close()
 
 
-def test_a_client_that_leaves_costs_nothing(tmp_path: Path, serving: Start) -> None:
+def test_clients_that_leave_before_their_answer_disturb_nobody(tmp_path: Path, serving: Start) -> None:
     server = serving(f"net={slow(tmp_path / 'net.onnx')}", "--workers", "1")
     body = b'{"inputs":[{"name":"x","shape":[1,1,1],"datatype":"FP32","data":[1]}]}'
     head = b"POST /v2/models/net/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)

@@ -46,7 +46,7 @@ async def listen(service: Service, settings: Settings) -> tuple[Any, int]:
         for name, (asked, answered) in calls().items()
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-    address = f"{settings.host}:{settings.grpc_port}"
+    address = settings.at(settings.grpc_port)
     try:
         if settings.certificate is not None and settings.key is not None:
             pair = (settings.key.read_bytes(), settings.certificate.read_bytes())

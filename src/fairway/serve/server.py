@@ -84,9 +84,9 @@ async def _serve(models: Sequence[str], routes: Sequence[str], settings: Setting
             rpc = None
             if settings.grpc_port is not None:
                 rpc, port = await listen(service, settings)
-                say(f"gRPC on {settings.host}:{port}")
+                say(f"gRPC on {settings.at(port)}")
             listener.listen(BACKLOG)
-            say(f"HTTP on {scheme}://{settings.host}:{listener.getsockname()[1]}")
+            say(f"HTTP on {scheme}://{settings.at(listener.getsockname()[1])}")
             with _stopping(front):
                 # Without its own signal handlers, which would raise the signal again at the end.
                 await front._serve(sockets=[listener])
@@ -126,7 +126,7 @@ def _http_socket(settings: Settings) -> socket.socket:
                 made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
         made.bind((settings.host, settings.http_port))
     except OSError as error:
-        where = f"{settings.host}:{settings.http_port}"
+        where = settings.at(settings.http_port)
         raise complain("FW821", f"HTTP cannot listen on {where}: {error.strerror or error}") from error
     return made
 

@@ -50,3 +50,7 @@ class Settings:
     unverified: bool = False
     fixed: bool = False
     """No loading and unloading while it runs: of several replicas only one would hear of it."""
+
+    def at(self, port: int | None) -> str:
+        """The address as a URL has it, where IPv6 stands in brackets."""
+        return f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"

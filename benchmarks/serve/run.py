@@ -170,8 +170,9 @@ def mlserver(name: str) -> Iterator[int]:
         raise SystemExit("make build/mlserver first: python -m venv, then pip install -r requirements-mlserver.txt")
     port = 18777
     with tempfile.TemporaryDirectory() as folder:
-        ports = {"debug": False, "parallel_workers": 2, "http_port": port, "grpc_port": port + 1, "metrics_port": port + 2}
-        (Path(folder) / "settings.json").write_text(json.dumps(ports))
+        ports = {"http_port": port, "grpc_port": port + 1, "metrics_port": port + 2}
+        whole = {"debug": False, "parallel_workers": os.cpu_count(), **ports}
+        (Path(folder) / "settings.json").write_text(json.dumps(whole))
         sizes = RECIPES[name][1]
         settings = {
             "name": name, "implementation": "onnx_runtime_of_ours.OnnxRuntime",

@@ -1,8 +1,8 @@
 """A linear layer as Gemm with `transB`: the weight stays as the checkpoint has it.
 
 torch.onnx writes Transpose and MatMul, and folds the transpose into the weight, which then lies in no checkpoint; left
-unfolded, ONNX Runtime folds it at load, at the price of a second copy. Gemm takes it as it is. Its speed beside
-MatMul's was not measured here.
+unfolded, ONNX Runtime folds it at load, at the price of a second copy. Gemm takes it as it is. Beside MatMul it is now
+and then a tenth slower or faster in small layers and no different in most (benchmarks/large/gemm.md).
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from fairway.cli import (
     routes,
     run,
     sensitivity,
+    serve,
     verify,
     watch,
 )
@@ -60,6 +61,7 @@ app.command("optimize")(optimize.optimize)
 app.command("run")(run.run)
 app.command("publish")(publish.publish)
 app.command("pull")(pull.pull)
+app.command("serve")(serve.serve)
 app.command("doctor")(doctor.doctor)
 app.command("matrix")(matrix.matrix)
 app.add_typer(watch.app, name="watch")

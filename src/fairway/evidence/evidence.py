@@ -74,6 +74,8 @@ class Evidence:
     undecided: int = 0
     differential: Differential = field(default_factory=lambda: Differential(done=False, note="not asked for"))
     second_runtime: str = "not asked for"
+    canary: dict[str, Any] | None = None
+    """What a right file answered to inputs that a server can draw again; see `subject.canary`."""
 
     @property
     def wrong(self) -> bool:

@@ -13,10 +13,11 @@ from fairway.evidence.answers import Answers
 from fairway.evidence.boundary import Shrunk, shrink
 from fairway.evidence.evidence import Evidence, OutputError, Tested
 from fairway.evidence.hints import sizes_spoken_of, thresholds_spoken_of
-from fairway.evidence.judge import ENOUGH, HOPELESS, TIES, Judge, Trial, open_runtime
+from fairway.evidence.judge import ENOUGH, HOPELESS, TIES, Judge, Runner, Trial, open_runtime
 from fairway.evidence.lattice import Level, Sample, lattice
 from fairway.evidence.yardstick import FACTOR, STATED
 from fairway.findings import Finding, Where
+from fairway.subject.canary import Array, Feeds, note
 from fairway.subject.dims import Point
 from fairway.subject.example import choose_example
 from fairway.subject.subject import Subject
@@ -78,7 +79,8 @@ def gather(
 ) -> Evidence:
     """Parity over the lattice; for a wrong file, the smallest failing shape and its boundary."""
     started = time.monotonic()
-    judge = Judge(subject, open_runtime(path, lean=answers is not None), output_names, data, answers)
+    run = open_runtime(path, lean=answers is not None)
+    judge = Judge(subject, run, output_names, data, answers)
     samples = every_sample(subject, path, level, edges, data)
     if answers is not None:  # what PyTorch's own error is must be known before it is asked for
         samples.sort(key=lambda one: one not in answers.truths)
@@ -120,7 +122,19 @@ def gather(
         sides=_sides(judge, failures, shrunk),
         undecided=sum(t.undecided for t in judge.trials),
         second_runtime=second,
+        canary=None if failures else _canary(subject, run, output_names),
     )
+
+
+def _canary(subject: Subject, run: Runner, output_names: Sequence[str]) -> dict[str, Any]:
+    if set(subject.flavours) != set(FLAVOURS):
+        return {"none": "the inputs are made by a function or from examples, which a server does not have"}
+
+    def answers(feeds: Feeds) -> dict[str, Array]:
+        got = run(list(feeds), [torch.from_numpy(array) for array in feeds.values()])
+        return dict(zip(output_names, got, strict=True))
+
+    return note(subject.spec, subject.example, answers)
 
 
 def every_sample(

@@ -1,0 +1,5 @@
+"""Serving verified files over the Open Inference Protocol, within the domain that their records verified."""
+
+from fairway.serve.settings import Settings
+
+__all__ = ["Settings"]

@@ -1,0 +1,136 @@
+"""The canary: what a model must answer after it was loaded, before anybody else may ask.
+
+The inputs are drawn by the record's seed, at its sizes, and the answers must be those that the file gave when it was
+judged. A record without them, an older one, has its inputs drawn too, and the answers must have the names, dtypes and
+sizes that the file declares. Then the same samples are sent alone and together: only a model whose answers do not hang
+on their neighbours is given requests of several clients in one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fairway.errors import complain
+from fairway.recall import Stored
+from fairway.serve.batching import Batching
+from fairway.serve.signature import Signature
+from fairway.subject.canary import APART, SEED, Array, Feeds, draw, unlike
+from fairway.subject.dims import Point, show
+from fairway.subject.onnx_file import Value
+
+FAR = 30.0
+"""Floats without declared ends, in the neighbour that must change nothing."""
+
+Ask = Callable[[Feeds], Awaitable[Feeds]]
+
+
+async def examine(ask: Ask, signature: Signature, stored: Stored | None, cap: int | None) -> Batching:
+    """Lets the model answer; FW815 where it does not. How it may be batched comes back."""
+    point, kept = example(signature, stored), _kept(stored)
+    if kept is not None and "none" in kept:
+        return Batching(1, {}, f"its record holds no canary: {kept['none']!s:.200}")
+    answers = await _answers(ask, signature, draw(signature.inputs, point, _seed(kept)), point)
+    for name, one in (kept or {}).get("outputs", {}).items():
+        why = unlike(one, answers[name]) if name in answers else "is no output of the file"
+        if why is not None:
+            raise complain("FW815", f"at {show(point)} the canary was answered wrongly: {name} {why}")
+    dim = signature.domain.get(signature.batch or "")
+    if dim is None:
+        return Batching(1, {}, "no verified bound says how many samples it takes")
+    unit = max(1, -(-dim.low // dim.multiple)) * dim.multiple
+    limit = min(dim.high, cap or dim.high) // dim.multiple * dim.multiple
+    if 2 * unit > limit:
+        return Batching(limit, {}, f"it was verified for {dim} only" if cap is None else "batches are capped")
+    assert signature.batch is not None
+    point = {**point, signature.batch: unit}
+    one, other = draw(signature.inputs, point, SEED + 1), draw(signature.inputs, point, SEED + 2, FAR)
+    both = {name: np.concatenate([one[name], other[name]], axis) for name, axis in signature.axes.items()}
+    small = await _answers(ask, signature, one, point)
+    large = await _answers(ask, signature, both, {**point, signature.batch: 2 * unit})
+    axes = {}
+    for name in answers:
+        grown = [n for n, (a, b) in enumerate(zip(small[name].shape, large[name].shape, strict=True)) if a != b]
+        if len(grown) != 1 or small[name].shape[grown[0]] != unit or large[name].shape[grown[0]] != 2 * unit:
+            return Batching(limit, {}, f"the output {name} has not one answer for each sample")
+        axes[name] = grown[0]
+    for name, axis in axes.items():
+        why = _moved(small[name], np.take(large[name], range(unit), axis))
+        if why is not None:
+            return Batching(limit, {}, f"the output {name} hangs on the neighbours in a batch: {why}")
+    return Batching(limit, axes)
+
+
+def example(signature: Signature, stored: Stored | None) -> dict[str, int]:
+    """The sizes of the record's canary or example; the smallest verified ones, or 1, where it says none."""
+    subject = {} if stored is None else stored.whole.get("subject", {})
+    told = (_kept(stored) or {}).get("point") or (subject.get("example") if isinstance(subject, dict) else None)
+    point = {}
+    for name in dict.fromkeys(name for spec in signature.inputs for name in spec.dims):
+        dim = signature.domain.get(name)
+        size = told.get(name) if isinstance(told, dict) else None
+        if isinstance(size, int) and (dim is None or size in dim.sizes):
+            point[name] = size
+        else:
+            point[name] = 1 if dim is None else (next(s for s in dim.sizes if s or s == dim.sizes[-1]))
+    return point
+
+
+def _kept(stored: Stored | None) -> dict[str, Any] | None:
+    evidence = None if stored is None else stored.whole.get("evidence")
+    kept = evidence.get("canary") if isinstance(evidence, dict) else None
+    return kept if isinstance(kept, dict) and isinstance(kept.get("outputs", {}), dict) else None
+
+
+def _seed(kept: dict[str, Any] | None) -> int:
+    told = (kept or {}).get("seed", SEED)
+    return told if isinstance(told, int) and 0 <= told < 2**32 else SEED
+
+
+async def _answers(ask: Ask, signature: Signature, feeds: Feeds, point: Point) -> Feeds:
+    answers = await ask(feeds)
+    for value in signature.outputs:
+        why = _unlike(answers.get(value.name), value)
+        if why is not None:
+            raise complain("FW815", f"at {show(point)} the canary was answered wrongly: {value.name} {why}")
+    return answers
+
+
+def _unlike(array: Array | None, value: Value) -> str | None:
+    if array is None:
+        return "is missing"
+    if array.dtype.name != value.dtype:
+        return f"is {array.dtype.name}, declared is {value}"
+    if value.shape is not None:
+        fits = len(value.shape) == array.ndim and all(
+            said == got for said, got in zip(value.shape, array.shape, strict=True) if isinstance(said, int)
+        )
+        if not fits:
+            return f"has the shape {list(array.shape)}, declared is {value}"
+    if array.dtype.kind == "f" and array.size and np.isnan(array).all():
+        return "is NaN throughout"
+    return None
+
+
+def _moved(alone: Array, among: Array) -> str | None:
+    """How an answer changed in company; None where it did not."""
+    if alone.dtype.kind != "f":
+        return None if np.array_equal(alone, among) else "whole numbers differ"
+    if not np.array_equal(np.isfinite(alone), np.isfinite(among)):
+        return "NaN or infinity stand in other places"
+    finite = np.isfinite(alone)
+    if not finite.any():
+        return None
+    first, second = alone[finite].astype(np.float64), among[finite].astype(np.float64)
+    off, largest = float(np.abs(first - second).max()), float(np.abs(first).max())
+    allowed = APART[alone.dtype.name] * largest
+    return None if off <= allowed else f"it moved by {off:.2g}, where {allowed:.2g} is allowed"
+
+
+def describe(batching: Batching, signature: Signature, point: Mapping[str, int]) -> str:
+    """One line for whoever starts the server."""
+    if batching.why_not is not None:
+        return f"answers at {show(point)}; requests are not put together: {batching.why_not}"
+    return f"answers at {show(point)}; batches of up to {batching.limit} along {signature.batch}"

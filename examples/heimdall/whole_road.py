@@ -1,8 +1,8 @@
 """The whole road in one command: train a little, export, verify, publish, serve, predict, reload a second version.
 
 `python whole_road.py FOLDER` starts a store (SeaweedFS) and a registry (MLflow) in FOLDER, unless the environment names
-others by AWS_ENDPOINT_URL and MLFLOW_TRACKING_URI. Training is on transmitters that are made up, for minutes of a real
-one's hours: what is shown is the road, not the accuracy.
+others by AWS_ENDPOINT_URL and MLFLOW_TRACKING_URI. Training is on transmitters that are made up, for seconds: what is
+shown is the road, not the accuracy.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def train(model, optimizer, steps, best, generator, held_back):
     for step in range(1, steps + 1):
         model.train()
         optimizer.zero_grad()
-        loss_of(model, made_up(8, 4, generator)).backward()
+        loss_of(model, made_up(4, 3, generator)).backward()
         optimizer.step()
         if step % 5 == 0 or step == steps:
             model.eval()
@@ -84,7 +84,7 @@ def served(folder):
     """`fairway serve` with the model from the registry, as its own process; the address of its REST side."""
     http_port, grpc_port = free_ports(2)
     address = f"http://127.0.0.1:{http_port}"
-    words = [sys.executable, "-m", "fairway", "serve", f"{NAME}=mlflow:{NAME}"]
+    words = [str(pathlib.Path(sys.executable).with_name("fairway")), "serve", f"{NAME}=mlflow:{NAME}"]
     words += ["--http-port", str(http_port), "--grpc-port", str(grpc_port), "--workers", "1"]
     with (folder / "serve.log").open("w") as log:
         server = subprocess.Popen(words, stdout=log, stderr=log)
@@ -131,7 +131,7 @@ def ask(address, model, batch):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--level", default="quick")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)

@@ -109,7 +109,10 @@ def optimum(case: Case, model: torch.nn.Module, path: Path) -> None:
     if not isinstance(model, PreTrainedModel):
         raise NotForIt("not a model of transformers")
     kind = model.config.model_type
-    tasks = TasksManager.get_supported_tasks_for_model_type(kind, exporter="onnx", library_name="transformers")
+    try:
+        tasks = TasksManager.get_supported_tasks_for_model_type(kind, exporter="onnx", library_name="transformers")
+    except KeyError as error:
+        raise NotForIt(f"{kind} is not supported") from error
     task = TasksManager.infer_task_from_model(model)
     if task not in tasks:
         raise NotForIt(f"no {task} for {kind}")

@@ -32,6 +32,7 @@ def ways(model: str, checkpoint: Path, out: Path) -> dict[str, list[str]]:
     return {
         "reading the checkpoint": ["sh", "-c", f"cat {checkpoint}/* > /dev/null"],
         "cp": ["cp", "-r", str(checkpoint), str(out / "copy")],
+        "one linear layer by dynamo": [*stock, "layer"],
         "Fairway, link, level none": [*link, "--level", "none"],
         "dynamo": [*stock, "dynamo"],
         "TorchScript": [*stock, "trace"],
@@ -64,6 +65,7 @@ def main() -> None:
         for way, command in ways(model, home / "ckpt", out).items():
             if (model, way) in known or (args.ways and way not in args.ways):
                 continue
+            shutil.rmtree(out, ignore_errors=True)  # of a run that was stopped
             out.mkdir()
             linked = way.startswith("Fairway, link")
             for file in home.glob(f"{model}.*"):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import resource
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -101,6 +103,42 @@ def test_killed_in_the_middle_it_goes_on_with_what_was_finished(
     found = sense(tmp_path)
     assert (found.finished, found.trials, calls) == (True, TRIALS, TRIALS - 13)
     assert (tmp_path / "found" / "trials.jsonl").read_text().splitlines()[: len(kept)] == kept
+
+
+def test_a_full_disk_in_the_middle_is_said_and_loses_no_finished_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "found" / "trials.jsonl"
+    calls = 0
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def filling(*given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 8:  # the kernel takes ten bytes more, then no more
+            resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 10, before[1]))
+        return compare(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sensitivity, "compare", filling)
+        try:
+            with pytest.raises(UserError) as raised:
+                sense(tmp_path)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert raised.value.finding.code == "FW009"
+    assert os.strerror(errno.EFBIG) in raised.value.finding.seen
+    assert sorted(path.parent.iterdir()) == [path]
+    calls = 0
+
+    def counting(*given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return compare(*given)
+
+    monkeypatch.setattr(sensitivity, "compare", counting)
+    found = sense(tmp_path)
+    assert (found.finished, found.trials, calls) == (True, TRIALS, TRIALS - 7)
 
 
 def test_half_a_line_is_dropped_and_written_again(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 OUT ?= build/demo
+TRITON := build/triton
 
 .PHONY: demo test docs browser screenshots corpus clean
 
@@ -11,10 +12,16 @@ demo: $(READY)
 	@mkdir -p $(OUT)
 	$(BIN)/fairway export examples/airimu/recipe.py:airimu -o $(OUT)/airimu.onnx --overwrite
 
-test: $(READY) browser
+test: $(READY) $(TRITON)/.ready browser
 	$(BIN)/ruff check src tests examples benchmarks docs
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# A client that tests ask `fairway serve` with; it wants an older protobuf than the rest.
+$(TRITON)/.ready: tests/serve/requirements-triton.txt
+	@bash tools/make-venv.sh $(PYTHON) $(TRITON)
+	$(TRITON)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
 
 docs: $(READY)
 	$(BIN)/python docs/generate.py

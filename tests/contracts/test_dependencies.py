@@ -68,7 +68,13 @@ def third_party(path: Path) -> Iterator[str]:
             yield node.module.split(".")[0]
 
 
-LAZY = {"fairway.evidence.deep": {"hypothesis"}}
+LAZY = {
+    "fairway.evidence.deep": {"hypothesis"},
+    "fairway.serve.metrics": {"prometheus_client"},
+    "fairway.serve.rest": {"starlette"},
+    "fairway.serve.rpc": {"grpc"},
+    "fairway.serve.tensors": {"orjson"},
+}
 """Modules that only a feature of an extra imports; `fairway.extras.require` stands before them."""
 
 
@@ -170,6 +176,8 @@ def test_a_plain_install_exports_and_names_the_extra_for_each_feature_it_lacks(t
         code, out, err = call(*export, "quick")
         assert code == 0 and out.startswith("verified"), err
         print(*call(*export, "deep"), sep="\\n")
+        code, _, err = call("serve", "out.onnx")
+        assert (code, "fairway[serve]" in err) == (2, True), err
         print(*call("export", "bert.py:net", "-o", "bert.onnx", "--input", "input_ids: int64[b, s] < 9"), sep="\\n")
         """,
     )

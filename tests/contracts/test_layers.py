@@ -42,7 +42,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "fairway.reduce", "fairway.testing",
     ),
     ("fairway.publish", "fairway.run"),
-    ("fairway.callbacks",),
+    ("fairway.callbacks", "fairway.serve"),
     ("fairway.cli",),
     ("fairway",),
 )
@@ -148,8 +148,8 @@ def test_only_the_cli_prints(name: str) -> None:
     [
         "--help", "export --help", "export-generation --help", "verify --help", "locate --help", "reduce --help",
         "quantize --help", "sensitivity --help", "bench --help", "optimize --help", "report --help", "publish --help",
-        "pull --help", "run --help", "doctor --help", "matrix --help", "watch --help", "watch add --help",
-        "explain FW206", "routes",
+        "pull --help", "run --help", "serve --help", "doctor --help", "matrix --help", "watch --help",
+        "watch add --help", "explain FW206", "routes",
     ],
 )
 def test_help_needs_no_torch(words: str) -> None:

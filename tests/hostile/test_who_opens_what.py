@@ -32,6 +32,11 @@ KNOWN = {
     ("optimize/optimize.py", "ir.load"),
     ("optimize/passes.py", "ir.load"),
     ("optimize/passes.py", "onnxruntime.InferenceSession"),
+    # Likewise `serve.sources.fetch`, for the copies that a server hands to its workers.
+    ("serve/rest.py", "self._service.shelf.load"),
+    ("serve/rpc.py", "self._service.shelf.load"),
+    ("serve/shelf.py", "self._pool.load"),
+    ("serve/worker.py", "onnxruntime.InferenceSession"),
     # Likewise `quantize_file` and `sense_file`, for the file that they prepare.
     ("quantize/prepare.py", "onnx.load"),
     # Candidates that Fairway made itself a moment ago, in a folder of its own.
@@ -96,6 +101,16 @@ def test_run_and_publish_look_at_the_header_first_too() -> None:
         called = [ast.unparse(n.func) for s in found.body for n in ast.walk(s) if isinstance(n, ast.Call)]
         engines = [called.index(one) for one in ("Engine", "_load", "find") if one in called]
         assert called.index("open_header") < min(engines, default=len(called))
+
+
+def test_serve_looks_at_the_header_of_whatever_its_workers_load() -> None:
+    tree = ast.parse((SOURCE / "serve/sources.py").read_text())
+    fetch = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "fetch")
+    called = [ast.unparse(n.func) for n in ast.walk(fetch) if isinstance(n, ast.Call)]
+    assert {"open_header", "check_room"} <= set(called)
+    shelf = (SOURCE / "serve/shelf.py").read_text()
+    assert shelf.count("self._pool.load(") == 1
+    assert "await self._pool.load(served.number, fetched.path)" in shelf
 
 
 def test_nothing_is_unpickled_but_by_torch_and_from_fairways_own_processes() -> None:

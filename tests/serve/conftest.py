@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 import requests
 
+from fairway.serve.tensors import DATATYPES, DTYPES
+
 ROOT = Path(__file__).parents[2]
 PATIENCE = 90.0
 PROGRAM = "from fairway.cli import main; main()"
@@ -105,9 +107,8 @@ def serving() -> Iterator[Start]:
 
 def tensor(name: str, array: Array) -> dict[str, Any]:
     """A tensor as JSON."""
-    names = {"float32": "FP32", "int64": "INT64", "bool": "BOOL", "float64": "FP64", "int32": "INT32"}
     flat = array.reshape(-1).tolist()
-    return {"name": name, "shape": list(array.shape), "datatype": names[array.dtype.name], "data": flat}
+    return {"name": name, "shape": list(array.shape), "datatype": DATATYPES[array.dtype.name], "data": flat}
 
 
 def ask(url: str, model: str = "net", timeout: float = 60, **inputs: Array) -> requests.Response:
@@ -118,7 +119,7 @@ def ask(url: str, model: str = "net", timeout: float = 60, **inputs: Array) -> r
 def outputs(response: requests.Response) -> dict[str, Array]:
     assert response.status_code == 200, response.text
     told = response.json()["outputs"]
-    return {one["name"]: np.asarray(one["data"]).reshape(one["shape"]) for one in told}
+    return {one["name"]: np.asarray(one["data"], DTYPES[one["datatype"]]).reshape(one["shape"]) for one in told}
 
 
 def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:

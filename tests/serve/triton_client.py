@@ -1,6 +1,6 @@
 """What an existing client sees: tritonclient, over HTTP and gRPC. Run in an environment of its own, build/triton.
 
-tritonclient (2.73) wants an older protobuf, ml_dtypes and greenlet than the rest of the tests. Each check prints its name.
+tritonclient (2.73) wants an older protobuf, ml_dtypes and greenlet than the rest of the tests.
 """
 
 from __future__ import annotations

@@ -33,12 +33,19 @@ def serve(
         list[str] | None,
         typer.Option("--route", metavar="ROUTE", help="prod=net@2, or net=net@1:9,net@2:1. Repeatable."),
     ] = None,
-    timeout: Annotated[str, typer.Option("--timeout", metavar="TIME", help="For a request, and for its answer.")] = "30s",
+    timeout: Annotated[str, typer.Option("--timeout", metavar="TIME", help="For a request, and its answer.")] = "30s",
     queue: Annotated[int, typer.Option("--queue", metavar="N", help="Requests taken in at a time.")] = 256,
     body: Annotated[str, typer.Option("--max-body", metavar="SIZE", help="Of a request.")] = "64M",
     cache: Annotated[str | None, typer.Option("--cache", metavar="SIZE", help="Keep answers; else none.")] = None,
     certificate: Annotated[Path | None, typer.Option("--tls-cert", metavar="F", help="With --tls-key: TLS.")] = None,
     key: Annotated[Path | None, typer.Option("--tls-key", metavar="F", help="The certificate's key.")] = None,
+    emit: Annotated[
+        str | None, typer.Option("--emit", metavar="docker|kserve|triton", help="Write manifests, and do not serve.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="A new folder for the manifests.")
+    ] = None,
+    on: Annotated[str | None, typer.Option("--on", metavar="ray", help="On Ray Serve; --workers are replicas.")] = None,
     unverified: Annotated[
         bool, typer.Option("--unverified", help="Also unverified files, and inputs outside the domain.")
     ] = False,
@@ -50,6 +57,10 @@ def serve(
     from fairway.serve.server import serve as serve_models
     from fairway.serve.settings import Settings
 
+    if (emit is None) != (out is None):
+        raise complain("FW006", "--emit and -o go together")
+    if on not in (None, "ray"):
+        raise complain("FW006", f"--on {on!r:.40}: there is ray")
     for name, number in (("workers", workers), ("batch", batch), ("queue", queue)):
         if number is not None and number < 1:
             raise complain("FW006", f"--{name} {number}: at least 1")
@@ -63,5 +74,13 @@ def serve(
         host, http_port, grpc_port, workers, batch, parse_time("--timeout", timeout), queue, parse_memory(body),
         parse_memory(cache), os.environ.get(TOKEN) or None, certificate, key, unverified,
     )  # fmt: skip
+    if emit is not None and out is not None:
+        from fairway.serve.emit import emit as emit_manifests
+
+        for name in emit_manifests(emit, models, route or [], settings, out):
+            print(printable(f"wrote  {out / name}"))
+        return 0
+    if on == "ray":
+        from fairway.serve.on_ray import serve_on_ray as serve_models
     serve_models(models, route or [], settings, lambda line: print(printable(line), flush=True))
     return 0

@@ -51,9 +51,11 @@ class Job:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Jobs with the same key can share a batch."""
+        """Jobs of one model with the same key can share a batch: all sizes but the batch's."""
         axes = self.signature.axes
-        return (self.model, *(tuple(np.delete(array.shape, axes[name])) for name, array in self.feeds.items()))
+        return tuple(
+            (*array.shape[: axes[name]], *array.shape[axes[name] + 1 :]) for name, array in self.feeds.items()
+        )
 
 
 def split_sizes(rows: int, low: int, high: int, multiple: int) -> list[int] | None:
@@ -109,8 +111,11 @@ class Desk:
         if first.alone or first.batching.why_not is not None:
             return [first]
         batch, rows, key = [first], first.rows, first.key
-        for job in self._waiting:
-            if not job.alone and rows + job.rows <= first.batching.limit and job.model == first.model and job.key == key:
+        alike = [job for job in self._waiting if job.model == first.model and not job.alone and job.key == key]
+        # Not all at once where there are several workers: the next one gets free before a large batch is done.
+        share = -(-(rows + sum(job.rows for job in alike)) // max(1, len(self.pool.hands)))
+        for job in alike:
+            if rows < share and rows + job.rows <= first.batching.limit:
                 batch.append(job)
                 rows += job.rows
         taken = set(map(id, batch))

@@ -28,7 +28,7 @@ def messages() -> dict[str, Any]:
 
     file = descriptor_pb2.FileDescriptorProto(name=TEXT.name, package=PACKAGE, syntax="proto3")
     _read(_lines(), file)
-    pool: Any = descriptor_pool.DescriptorPool()  # type: ignore[no-untyped-call]
+    pool: Any = descriptor_pool.DescriptorPool()
     pool.Add(file)
     found = {}
     for outer in file.message_type:

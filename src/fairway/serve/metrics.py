@@ -34,7 +34,7 @@ class Metrics:
         self._cached = Counter("fairway_cached", "Requests answered from the cache.", whose, registry=self.registry)
         self._recent: dict[tuple[str, str], deque[float]] = {}
         self._gauges: dict[str, tuple[str, Callable[[], float]]] = {}
-        self.registry.register(self)  # type: ignore[arg-type]  # anything that collects will do
+        self.registry.register(self)
 
     def watch(self, name: str, what: str, value: Callable[[], float]) -> None:
         """A number that is read when it is asked for."""

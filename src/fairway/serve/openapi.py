@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import fairway
+from fairway.serve.settings import VERSION
 from fairway.serve.tensors import DTYPES, LONGEST, MOST_DIMS
 
 Schema = dict[str, Any]
@@ -107,12 +107,13 @@ def describe_api(token: bool) -> Schema:
             item["parameters"] = [{"name": n, "in": "path", "required": True, "schema": _NAME} for n in names]
     whole: Schema = {
         "openapi": "3.1.0",
-        "info": {"title": "Fairway: Open Inference Protocol v2", "version": fairway.__version__},
+        "info": {"title": "Fairway: Open Inference Protocol v2", "version": VERSION},
         "paths": paths,
         "components": {"schemas": SCHEMAS},
     }
     if token:
-        whole["components"] = {**whole["components"], "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
+        schemes = {"token": {"type": "http", "scheme": "bearer"}}
+        whole["components"] = {**whole["components"], "securitySchemes": schemes}
         for item in paths.values():
             for operation in (item[verb] for verb in ("get", "post") if verb in item):
                 if "security" not in operation:

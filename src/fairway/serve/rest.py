@@ -97,21 +97,24 @@ class Answers:
         return JSONResponse({"ready": ready}, 200 if ready else 503)
 
     async def infer(self, request: Request) -> Response:
-        body = await read_body(request, self._settings)
         said = request.headers.get(JSON_SIZE)
         if said is not None and not (said.isascii() and said.isdecimal() and len(said) < 20):
             refuse(f"{JSON_SIZE} is {said!r:.40}, no number")
-        asked = read_request(body, None if said is None else int(said))
-        answered = await self._service.infer(*_which(request), asked, "http")
+        with self._service.room.taken() as take:
+            body = await read_body(request, self._settings, take)
+            asked = read_request(body, None if said is None else int(said))
+            answered = await self._service.infer(*_which(request), asked, "http")
         text, size = write_answer(answered, asked)
         if size is None:
             return Response(text, media_type="application/json")
         return Response(text, headers={JSON_SIZE: str(size)}, media_type="application/octet-stream")
 
     async def index(self, request: Request) -> Response:
-        told = await self._object(request)
+        ready = (await self._object(request)).get("ready", False)
+        if not isinstance(ready, bool):
+            refuse(f"ready is {ready!r:.40}, not true or false")
         rows = self._service.shelf.index()
-        return JSONResponse([row for row in rows if row["state"] == "READY"] if told.get("ready") is True else rows)
+        return JSONResponse([row for row in rows if row["state"] == "READY"] if ready else rows)
 
     async def load(self, request: Request) -> Response:
         told = await self._object(request)
@@ -160,8 +163,8 @@ def asked_version(parameters: dict[str, Any]) -> str | None:
     return told.get("version")
 
 
-async def read_body(request: Request, settings: Settings) -> bytes:
-    """The body, if it is small enough and comes soon enough; memory is given as bytes arrive, not as they are promised."""
+async def read_body(request: Request, settings: Settings, take: Callable[[int], None] = lambda size: None) -> bytes:
+    """The body, if it is small enough and comes soon enough; a promised size takes no memory, only bytes that came."""
     if request.headers.get("content-encoding", "identity") != "identity":
         refuse("compressed bodies are not read")
     said = request.headers.get("content-length", "")
@@ -174,6 +177,7 @@ async def read_body(request: Request, settings: Settings) -> bytes:
                 size += len(part)
                 if size > settings.body:
                     raise complain("FW817", f"the body has more than {settings.body} bytes")
+                take(len(part))
                 parts.append(part)
     except TimeoutError:
         seen = f"after {settings.timeout:g} s {size} bytes of the body had come"

@@ -37,7 +37,7 @@ async def listen(service: Service, settings: Settings) -> tuple[Any, int]:
         ("grpc.keepalive_time_ms", 60_000),
         ("grpc.keepalive_timeout_ms", 20_000),
     ]
-    server = grpc.aio.server(options=options)
+    server = grpc.aio.server(options=options, maximum_concurrent_rpcs=settings.queue)
     answers, words = Answers(service), messages()
     handlers = {
         name: grpc.unary_unary_rpc_method_handler(
@@ -46,14 +46,13 @@ async def listen(service: Service, settings: Settings) -> tuple[Any, int]:
         for name, (asked, answered) in calls().items()
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-    address = f"{settings.host}:{settings.grpc_port}"
-    if settings.certificate is not None and settings.key is not None:
-        pair = (settings.key.read_bytes(), settings.certificate.read_bytes())
-        add, more = server.add_secure_port, (grpc.ssl_server_credentials([pair]),)
-    else:
-        add, more = server.add_insecure_port, ()
+    address = settings.at(settings.grpc_port)
     try:
-        port = add(address, *more)
+        if settings.certificate is not None and settings.key is not None:
+            pair = (settings.key.read_bytes(), settings.certificate.read_bytes())
+            port = server.add_secure_port(address, grpc.ssl_server_credentials([pair]))
+        else:
+            port = server.add_insecure_port(address)
     except RuntimeError as error:
         raise complain("FW821", f"gRPC cannot listen on {address}: {error!s:.200}") from error
     await server.start()

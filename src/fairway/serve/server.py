@@ -16,7 +16,7 @@ from fairway.errors import complain
 from fairway.extras import require
 from fairway.serve.settings import Settings
 
-PACKAGES = ("starlette", "uvicorn", "httptools", "grpc", "prometheus_client")
+PACKAGES = ("starlette", "uvicorn", "httptools", "grpc", "orjson", "prometheus_client")
 KEEP_ALIVE = 75
 """Seconds that a connection may idle between two requests."""
 BACKLOG = 2048
@@ -29,8 +29,9 @@ async def open_service(models: Sequence[str], routes: Sequence[str], settings: S
     from fairway.serve.batching import Desk
     from fairway.serve.metrics import Metrics
     from fairway.serve.pool import Pool, default_shape
+    from fairway.serve.routes import parse_route
     from fairway.serve.service import Service
-    from fairway.serve.shelf import Shelf, parse_route
+    from fairway.serve.shelf import Shelf
     from fairway.serve.sources import parse_source
 
     seen: dict[str, int] = {}
@@ -83,9 +84,9 @@ async def _serve(models: Sequence[str], routes: Sequence[str], settings: Setting
             rpc = None
             if settings.grpc_port is not None:
                 rpc, port = await listen(service, settings)
-                say(f"gRPC on {settings.host}:{port}")
+                say(f"gRPC on {settings.at(port)}")
             listener.listen(BACKLOG)
-            say(f"HTTP on {scheme}://{settings.host}:{listener.getsockname()[1]}")
+            say(f"HTTP on {scheme}://{settings.at(listener.getsockname()[1])}")
             with _stopping(front):
                 # Without its own signal handlers, which would raise the signal again at the end.
                 await front._serve(sockets=[listener])
@@ -125,13 +126,13 @@ def _http_socket(settings: Settings) -> socket.socket:
                 made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
         made.bind((settings.host, settings.http_port))
     except OSError as error:
-        where = f"{settings.host}:{settings.http_port}"
+        where = settings.at(settings.http_port)
         raise complain("FW821", f"HTTP cannot listen on {where}: {error.strerror or error}") from error
     return made
 
 
 def _patient(seconds: float) -> Any:
-    """uvicorn's protocol, but a client that does not finish the head of its request is cut off."""
+    """uvicorn's protocol, but it waits for no client that does not finish the head of its request, or its farewell."""
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
     class Patient(HttpToolsProtocol):
@@ -153,6 +154,14 @@ def _patient(seconds: float) -> Any:
         def connection_lost(self, exc: Exception | None) -> None:
             self._go_on()
             super().connection_lost(exc)
+
+        def shutdown(self) -> None:
+            """An idle TLS client may leave the end of the connection unanswered; that is not waited for."""
+            idle = self.cycle is None or self.cycle.response_complete
+            if idle and self.transport.get_write_buffer_size() == 0:
+                self.transport.abort()
+            else:
+                super().shutdown()
 
         def on_message_begin(self) -> None:
             self._wait()

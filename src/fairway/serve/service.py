@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import time
 from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-import fairway
 from fairway.errors import UserError, complain
 from fairway.serve.batching import Desk, Job, split_sizes
 from fairway.serve.metrics import Metrics
-from fairway.serve.settings import Settings, http_status
+from fairway.serve.settings import VERSION, Settings, http_status
 from fairway.serve.shelf import Served, Shelf
 from fairway.serve.tensors import DATATYPES, Answered, Array, Asked, refuse
 
+BODIES = 8
+"""Bodies of the largest size that are in memory at once."""
 EXTENSIONS = ("binary_tensor_data", "model_repository")
 
 
@@ -33,6 +36,7 @@ class Service:
         self._desk = desk
         self._accepted = 0
         self._cache = Cache(settings.cache)
+        self.room = Room(BODIES * settings.body)
 
     async def infer(self, name: str, version: str | None, asked: Asked, protocol: str) -> Answered:
         """The answer, or a finding; and a line in the metrics in any case."""
@@ -120,7 +124,7 @@ class Service:
         }
 
     def server_metadata(self) -> dict[str, Any]:
-        return {"name": "fairway", "version": fairway.__version__, "extensions": list(EXTENSIONS)}
+        return {"name": "fairway", "version": VERSION, "extensions": list(EXTENSIONS)}
 
     def model_ready(self, name: str, version: str | None) -> bool:
         self.shelf.find(name, version, turn=False)
@@ -146,6 +150,31 @@ def _jobs(served: Served, feeds: dict[str, Array], point: dict[str, int]) -> lis
     return [served.job({name: part[n] for name, part in parts.items()}, size) for n, size in enumerate(sizes)]
 
 
+class Room:
+    """Memory for the bodies of all requests together: many large ones at once are turned away, not read."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._used = 0
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[Callable[[int], None]]:
+        """A function that asks for bytes; they are given back at the end."""
+        mine = 0
+
+        def take(size: int) -> None:
+            nonlocal mine
+            if self._used + size > self._size:
+                raise complain("FW816", f"the requests that are being read have {self._used} bytes already")
+            self._used += size
+            mine += size
+
+        try:
+            yield take
+        finally:
+            self._used -= mine
+
+
 class Cache:
     """Answers by the bytes that were asked, as long as they have room; the least lately used one goes first."""
 
@@ -160,7 +189,7 @@ class Cache:
         digest = hashlib.blake2b(str(served.number).encode(), digest_size=32)
         for name, array in feeds.items():
             digest.update(f"{name}{array.shape}".encode())
-            digest.update(np.ascontiguousarray(array))
+            digest.update(np.ascontiguousarray(array).data)
         return digest.digest()
 
     def get(self, digest: bytes) -> dict[str, Array] | None:

@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairway.findings import Finding
+from fairway.record import versions
 
+VERSION = versions().get("fairway", "0")
 HTTP_STATUS = {
     "FW812": 400, "FW813": 400, "FW814": 404, "FW815": 500, "FW816": 503, "FW817": 413, "FW818": 504, "FW819": 401,
     "FW820": 500, "FW408": 500,
 }  # fmt: skip
 """What is not listed and came of a client's wish to load a model is 400; our bug is 500."""
 GRPC_STATUS = {
-    400: "INVALID_ARGUMENT", 408: "DEADLINE_EXCEEDED", 401: "UNAUTHENTICATED", 404: "NOT_FOUND", 413: "RESOURCE_EXHAUSTED", 500: "INTERNAL",
-    503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED",
+    400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 404: "NOT_FOUND", 500: "INTERNAL", 503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
 }  # fmt: skip
 
 
@@ -46,3 +48,9 @@ class Settings:
     certificate: Path | None = None
     key: Path | None = None
     unverified: bool = False
+    fixed: bool = False
+    """No loading and unloading while it runs: of several replicas only one would hear of it."""
+
+    def at(self, port: int | None) -> str:
+        """The address as a URL has it, where IPv6 stands in brackets."""
+        return f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"

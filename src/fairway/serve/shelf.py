@@ -1,4 +1,4 @@
-"""The models that are served: by name and version, under aliases, by weight; taken in and out while others are asked."""
+"""The models that are served: by name and version, under aliases, by weight; taken in and out under load."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pathlib import Path
 
 from fairway.errors import UserError, complain
 from fairway.serve.batching import Batching, Desk, Job
-from fairway.serve.canary import describe, example, examine
+from fairway.serve.canary import describe, examine, example
 from fairway.serve.pool import Pool
+from fairway.serve.routes import Route
 from fairway.serve.settings import Settings
 from fairway.serve.signature import Signature, read_signature
 from fairway.serve.sources import Fetched, Source, fetch, forget
@@ -63,24 +64,6 @@ class Served:
         return Job(self.number, self.signature, self.batching, feeds, rows, future, alone)
 
 
-@dataclass
-class Route:
-    """A name that leads to others, in turns by weight."""
-
-    targets: tuple[tuple[str, str | None, int], ...]
-    """Model, version or None, weight."""
-    credit: list[int] = field(default_factory=list)
-
-    def next(self) -> tuple[str, str | None]:
-        """Smooth turns: over any stretch each target gets its share, without runs of one of them."""
-        self.credit = self.credit or [0] * len(self.targets)
-        for number, (_, _, weight) in enumerate(self.targets):
-            self.credit[number] += weight
-        best = max(range(len(self.targets)), key=lambda number: self.credit[number])
-        self.credit[best] -= sum(weight for _, _, weight in self.targets)
-        return self.targets[best][:2]
-
-
 class Shelf:
     """All of them. Loading goes one at a time; asking never waits for it."""
 
@@ -115,6 +98,7 @@ class Shelf:
 
     async def load(self, name: str, version: str | None) -> None:
         """Loads the newest of a model, or a version beside the others. The old one answers until the new one can."""
+        self._refuse_if_fixed()
         mine = [source for source in self._sources if source.name == name]
         if not mine:
             raise complain("FW814", f"there is no model {name!r:.80}; models are named when the server is started")
@@ -126,6 +110,11 @@ class Shelf:
         async with self._loading:
             for source in mine:
                 await self._take_in(source, version)
+
+    def _refuse_if_fixed(self) -> None:
+        if self._settings.fixed:
+            todo = ("Deploy again, with the models that are wanted.",)
+            raise complain("FW812", "models are not loaded or unloaded here: other replicas would not hear", todo=todo)
 
     async def _take_in(self, source: Source, version: str | None) -> Served:
         fetched = await asyncio.to_thread(fetch, source, version, self._scratch, self._settings.unverified)
@@ -171,6 +160,7 @@ class Shelf:
 
     async def unload(self, name: str) -> None:
         """New requests are refused at once; those that are in are answered before the model goes."""
+        self._refuse_if_fixed()
         if name not in self._live:
             raise complain("FW814", f"there is no model {name!r:.80}")
         async with self._loading:
@@ -221,20 +211,3 @@ class Shelf:
 
 def _order(version: str) -> tuple[int, str]:
     return (int(version), "") if version.isdecimal() else (-1, version)
-
-
-def parse_route(text: str) -> tuple[str, Route]:
-    """`NAME=MODEL@VERSION:WEIGHT,…`; a weight that is not said is 1."""
-    alias, equals, rest = text.partition("=")
-    targets = []
-    for part in rest.split(","):
-        target, colon, weight = part.partition(":")
-        model, _, version = target.partition("@")
-        if not model or (colon and not weight.isdecimal()):
-            equals = ""
-            break
-        targets.append((model, version or None, int(weight) if colon else 1))
-    if not alias or not equals or sum(weight for _, _, weight in targets) < 1:
-        todo = ("Write an alias, NAME=MODEL@VERSION, or weights, NAME=MODEL@1:9,MODEL@2:1.",)
-        raise complain("FW006", f"--route {text!r:.120} is not understood", todo=todo)
-    return alias, Route(tuple(targets))

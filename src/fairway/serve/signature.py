@@ -96,7 +96,8 @@ class Signature:
 def read_signature(header: Header, stored: Stored | None, unverified: bool) -> Signature:
     """From the record where it speaks of these inputs, else from the file, which says nothing of bounds and values."""
     specs = _recorded(header, stored) or tuple(_declared(*one) for one in enumerate(header.inputs))
-    for value in (*specs, *header.outputs):
+    every: list[TensorSpec | Value] = [*specs, *header.outputs]
+    for value in every:
         if value.dtype not in DATATYPES:
             raise complain("FW815", f"{value}: {value.dtype} cannot be sent to a server or from it")
     told = {} if stored is None else stored.proven.domain

@@ -1,7 +1,7 @@
 """Messages between the server and its workers: a head in JSON, then the tensors' bytes one behind the other.
 
-The batch is the first axis of nearly every input, so the bytes of several requests, sent one behind the other, are those
-of one batch: merging costs no copy.
+The batch is the first axis of nearly every input, so the bytes of several requests, sent one behind the other, are
+those of one batch: merging costs no copy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def pack(head: dict[str, Any], tensors: Iterable[tuple[str, str, list[int], list
     described, raw = [], []
     for name, dtype, shape, parts in tensors:
         described.append([name, dtype, shape])
-        raw += [memoryview(np.ascontiguousarray(part).reshape(-1)).cast("B") for part in parts if part.size]
+        raw += [np.ascontiguousarray(part).reshape(-1).data.cast("B") for part in parts if part.size]
     text = json.dumps({**head, "tensors": described}).encode()
     return [_SIZES.pack(len(text), sum(len(one) for one in raw)) + text, *raw]
 

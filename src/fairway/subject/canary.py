@@ -44,8 +44,10 @@ def _tensor(spec: TensorSpec, point: Point, generator: np.random.RandomState, sc
         most = values.lengths.at(point)
         made = generator.randint(min(1, most), most + 1, shape)
     elif "float" in spec.dtype:
-        bounded = values.low is not None and values.high is not None
-        made = generator.uniform(values.low, values.high, shape) if bounded else generator.normal(size=shape) * scale
+        if values.low is not None and values.high is not None:
+            made = generator.uniform(values.low, values.high, shape)
+        else:
+            made = generator.normal(size=shape) * scale
     elif spec.dtype == "bool":
         made = generator.uniform(size=shape) < 0.5
     else:

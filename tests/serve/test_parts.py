@@ -1,0 +1,204 @@
+"""The parts without sockets: splitting, routes, sources, the canary, jobs whose workers die, the messages."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fairway.errors import UserError
+from fairway.recall import read_record
+from fairway.record import record_path
+from fairway.serve.batching import TRIES, Batching, Desk, Job, split_sizes
+from fairway.serve.canary import examine
+from fairway.serve.pool import WorkerDied
+from fairway.serve.routes import parse_route
+from fairway.serve.signature import Signature, read_signature
+from fairway.serve.sources import fetch, parse_source
+from fairway.serve.tensors import Answered, Asked, read_request, write_answer
+from fairway.subject import canary
+from fairway.subject.onnx_file import open_header
+from fairway.subject.spec import parse_input
+from serve.models import mixing, scaled
+
+
+@pytest.mark.parametrize(
+    ("rows", "low", "high", "multiple", "parts"),
+    [
+        (9, 1, 8, 1, [5, 4]),
+        (16, 1, 8, 1, [8, 8]),
+        (17, 1, 8, 1, [6, 6, 5]),
+        (20, 4, 8, 4, [8, 8, 4]),
+        (10, 1, 8, 4, None),
+        (9, 5, 8, 1, None),
+    ],
+)
+def test_a_batch_is_split_into_nearly_equal_legal_parts(
+    rows: int, low: int, high: int, multiple: int, parts: list[int] | None
+) -> None:
+    assert split_sizes(rows, low, high, multiple) == parts
+
+
+def test_turns_are_taken_by_weight_and_evenly() -> None:
+    _, route = parse_route("net=net@1:3,net@2:1")
+    turns = [route.next()[1] for _ in range(8)]
+    assert turns == ["1", "1", "2", "1"] * 2
+    for text in ("", "net", "net=", "a=b:x", "a=b:0"):
+        with pytest.raises(UserError, match="FW006"):
+            parse_route(text)
+
+
+def test_sources_are_read_as_they_are_written() -> None:
+    seen: dict[str, int] = {}
+    words = ["a.onnx", "net=a.onnx", "net=b.onnx", "s3://bucket/some/net@3", "mlflow:net@verified", "x=published"]
+    read = [parse_source(text, seen) for text in words]
+    assert [(one.name, one.place, one.version, one.label) for one in read] == [
+        ("a", "a.onnx", None, "1"), ("net", "a.onnx", None, "1"), ("net", "b.onnx", None, "2"),
+        ("net", "s3://bucket/some/net", "3", None), ("net", "mlflow:net", "verified", None),
+        ("x", "published", None, None),
+    ]  # fmt: skip
+
+
+def opened(model: Path) -> tuple[Signature, Any]:
+    stored = read_record(record_path(model))
+    return read_signature(open_header(model), stored, False), stored
+
+
+def runner(model: Path, change: Any = None) -> Any:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    names = [value.name for value in session.get_outputs()]
+
+    async def ask(feeds: dict[str, Any]) -> dict[str, Any]:
+        got = dict(zip(names, session.run(None, feeds), strict=True))
+        return got if change is None else change(got)
+
+    return ask
+
+
+def test_the_canary_finds_out_whether_samples_may_be_put_together(tmp_path: Path) -> None:
+    model = scaled(tmp_path / "net.onnx")
+    assert asyncio.run(examine(runner(model), *opened(model), None)) == Batching(8, {"y": 0})
+    model = mixing(tmp_path / "mixing.onnx")
+    found = asyncio.run(examine(runner(model), *opened(model), None))
+    assert found.why_not is not None
+    assert "hangs on the neighbours" in found.why_not
+
+
+def with_canary(model: Path) -> None:
+    """Writes into the record what the judge would."""
+    import onnxruntime
+
+    signature, _ = opened(model)
+    session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    record = json.loads(record_path(model).read_text())
+    record["evidence"]["canary"] = canary.note(
+        signature.inputs, {"batch": 2, "time": 4}, lambda feeds: {"y": session.run(None, feeds)[0]}
+    )
+    record_path(model).write_text(json.dumps(record))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda got: {"y": got["y"] * 1.001}, "is off by"),
+        (lambda got: {"y": got["y"][:, :0]}, "has the shape|the record has"),
+        (lambda got: {"y": np.full_like(got["y"], np.nan)}, "NaN"),
+        (lambda got: {"y": got["y"].astype(np.float64)}, "is float64"),
+        (lambda got: {}, "is missing"),
+    ],
+)
+def test_a_wrong_answer_to_the_records_canary_is_noticed(tmp_path: Path, change: Any, words: str) -> None:
+    model = scaled(tmp_path / "net.onnx")
+    with_canary(model)
+    assert asyncio.run(examine(runner(model), *opened(model), None)).why_not is None
+    with pytest.raises(UserError, match=f"FW815.*({words})"):
+        asyncio.run(examine(runner(model, change), *opened(model), None))
+
+
+def test_the_canarys_inputs_are_the_same_on_every_machine() -> None:
+    specs = [parse_input("x: float32[batch, 2] in 0..1"), parse_input("ids: int64[batch] < 9")]
+    drawn = canary.draw(specs, {"batch": 3})
+    assert drawn["ids"].tolist() == [0, 6, 8]
+    np.testing.assert_allclose(drawn["x"].reshape(-1)[:2], [0.5881308, 0.89771372], rtol=1e-6)
+
+
+def test_an_export_writes_a_canary_that_the_served_file_answers(tmp_path: Path) -> None:
+    import torch
+
+    import fairway
+
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU())
+    fairway.export(
+        net, ["input: float32[batch, 3]"], tmp_path / "net.onnx", bounds={"batch": (1, 4)}, level="quick",
+        routes=["trace"],
+    )  # fmt: skip
+    signature, stored = opened(tmp_path / "net.onnx")
+    assert stored.whole["evidence"]["canary"]["point"] == {"batch": 2}
+    assert asyncio.run(examine(runner(tmp_path / "net.onnx"), signature, stored, None)).limit == 4
+
+
+def test_what_is_served_is_a_copy_that_nobody_changes(tmp_path: Path) -> None:
+    model = scaled(tmp_path / "net.onnx")
+    fetched = fetch(parse_source(str(model), {}), None, tmp_path, unverified=False)
+    before = model.read_bytes()
+    model.write_bytes(b"something else")
+    assert fetched.path.read_bytes() == before
+    assert fetched.version == "1"
+
+
+class DyingHand:
+    """A worker that dies over whatever it is asked."""
+
+    def __init__(self) -> None:
+        self.busy, self.alive, self.asked = False, True, 0
+
+    async def ask(self, head: Any, tensors: Any) -> Any:
+        self.asked += 1
+        raise WorkerDied
+
+
+class OneHand:
+    def __init__(self, hand: DyingHand) -> None:
+        self.hand = hand
+        self.hands = [hand]
+
+    def idle(self) -> Any:
+        return None if self.hand.busy else self.hand
+
+
+def test_a_request_over_which_workers_die_is_given_up_and_merged_with_nobody() -> None:
+    async def go() -> int:
+        desk, hand = Desk(5.0, lambda model, rows: None), DyingHand()
+        desk.pool = OneHand(hand)  # type: ignore[assignment]
+        signature = Signature((parse_input("x: float32[batch, 3]"),), (), {}, True)
+        feeds = {"x": np.zeros((1, 3), np.float32)}
+        loop = asyncio.get_running_loop()
+        jobs = [Job(1, signature, Batching(8, {}), feeds, 1, loop.create_future()) for _ in range(2)]
+        with pytest.raises(UserError, match="FW820"):
+            await desk.answer(jobs[:1])
+        results = await asyncio.gather(*(desk.answer([job]) for job in jobs[1:]), return_exceptions=True)
+        assert all("FW820" in str(one) for one in results)
+        return hand.asked
+
+    assert asyncio.run(go()) == 2 * TRIES
+
+
+def test_infinity_is_not_written_as_json_and_is_as_raw_bytes() -> None:
+    answered = Answered("net", "1", {"y": np.array([np.inf], np.float32)})
+    with pytest.raises(UserError, match="JSON has no word for"):
+        write_answer(answered, Asked({}))
+    body, size = write_answer(answered, Asked({}, binary_default=True))
+    assert size is not None
+    assert np.frombuffer(body[size:], np.float32)[0] == np.inf
+
+
+@pytest.mark.parametrize("size", [-1, 10**6])
+def test_a_head_longer_than_the_body_is_refused(size: int) -> None:
+    with pytest.raises(UserError, match="FW812"):
+        read_request(b"{}", size)

@@ -56,7 +56,8 @@ class ExportOnBest(_Base):  # type: ignore[misc]  # which one it is depends on w
         self.best: float | None = None
         self.result: Result | None = None
         self.published: tuple[Published, ...] = ()
-        self._weights: dict[str, torch.Tensor] = {}
+        self.weights: dict[str, torch.Tensor] = {}
+        """The best ones."""
 
     def update(self, model: torch.nn.Module, value: float) -> bool:
         """Whether `value` is the best so far; then the weights of now are kept. What is no number is never the best."""
@@ -67,7 +68,7 @@ class ExportOnBest(_Base):  # type: ignore[misc]  # which one it is depends on w
             self._check(model)
         self.best = value
         # A copy, also of what is on the CPU already: the optimiser writes into the model's own tensors.
-        self._weights = {name: tensor.detach().to("cpu", copy=True) for name, tensor in model.state_dict().items()}
+        self.weights = {name: tensor.detach().to("cpu", copy=True) for name, tensor in model.state_dict().items()}
         return True
 
     def finish(self, model: torch.nn.Module) -> Result:
@@ -76,7 +77,7 @@ class ExportOnBest(_Base):  # type: ignore[misc]  # which one it is depends on w
             raise complain("FW006", f"no value of {self.monitor} was seen, so no weights are the best")
         last = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
         training = [module for module in model.modules() if module.training]
-        model.load_state_dict(self._weights)
+        model.load_state_dict(self.weights)
         model.eval()
         try:
             self.result = export(model.get_submodule(self.part), self.inputs, self.path, **self.how)

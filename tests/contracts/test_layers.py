@@ -148,9 +148,8 @@ def test_only_the_cli_prints(name: str) -> None:
     [
         "--help", "export --help", "export-generation --help", "verify --help", "locate --help", "reduce --help",
         "quantize --help", "sensitivity --help", "bench --help", "optimize --help", "report --help", "ui --help",
-        "completion bash", "publish --help", "pull --help", "run --help", "serve --help", "doctor --help", "matrix --help",
-        "watch --help", "watch add --help",
-        "explain FW206", "routes",
+        "completion bash", "publish --help", "pull --help", "run --help", "serve --help", "doctor --help",
+        "matrix --help", "watch --help", "watch add --help", "explain FW206", "routes",
     ],
 )
 def test_help_needs_no_torch(words: str) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from records_made import HOSTILE, bench, hostile, large, make_record, node, put, ranking, right_record, write_model
 
 from fairway.errors import UserError
 from fairway.record import record_path
 from fairway.report import page as page_module
 from fairway.report.page import escaped, make_page, write_page
+from records_made import HOSTILE, bench, hostile, large, make_record, node, put, ranking, right_record, write_model
 
 
 def data_in(page: str) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from pathlib import Path
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from records_made import make_record, node, right_record, small_model, write_model
 
 from fairway.report.compare import compare
 from fairway.report.graph import module_of, read_graph
@@ -15,6 +14,7 @@ from fairway.report.harmless import place, text
 from fairway.report.measured import BINS, bins
 from fairway.report.neighbours import WIDE, neighbourhood
 from fairway.report.story import ILLEGAL, RIGHT, WRONG, tell
+from records_made import make_record, node, right_record, small_model, write_model
 
 
 def test_a_sample_is_right_wrong_or_not_legal() -> None:

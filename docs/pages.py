@@ -31,6 +31,7 @@ def elsewhere() -> dict[str, str]:
         "project/architecture.md": "ARCHITECTURE.md",
         "project/contributing.md": "CONTRIBUTING.md",
         "project/plugin.md": "examples/plugin/README.md",
+        "cases/whole_road.md": "examples/heimdall/whole_road.md",
         "benchmarks/index.md": "benchmarks/README.md",
     }
     found |= {f"cases/{name}.md": f"examples/{name}/README.md" for name in CASES}

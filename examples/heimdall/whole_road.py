@@ -54,7 +54,7 @@ def train(model, optimizer, steps, best, generator, held_back):
     for step in range(1, steps + 1):
         model.train()
         optimizer.zero_grad()
-        loss_of(model, made_up(4, 3, generator)).backward()
+        loss_of(model, made_up(2, 3, generator)).backward()
         optimizer.step()
         if step % 5 == 0 or step == steps:
             model.eval()
@@ -131,7 +131,7 @@ def ask(address, model, batch):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--level", default="quick")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)

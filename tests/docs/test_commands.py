@@ -21,7 +21,7 @@ from documented import Documented, run
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
-    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/README.md")]
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/*.md")]
 )
 SCRIPTED = ("README.md", "docs/tutorial.md")
 """Pages whose unnamed Python blocks are run."""

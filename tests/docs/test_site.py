@@ -86,7 +86,7 @@ def test_a_table_of_a_benchmark_is_the_one_in_the_repository(site: Path) -> None
 
 def test_broken_links_and_lost_pages_fail_the_build(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=shutil.ignore_patterns("__pycache__"))
-    for pattern in ("mkdocs.yml", "*.md", "examples/*/README.md", "benchmarks/**/*.md", "benchmarks/*/*.svg"):
+    for pattern in ("mkdocs.yml", "*.md", "examples/*/*.md", "benchmarks/**/*.md", "benchmarks/*/*.svg"):
         for path in ROOT.glob(pattern):
             (tmp_path / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, tmp_path / path.relative_to(ROOT))

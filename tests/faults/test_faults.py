@@ -251,7 +251,7 @@ def test_a_clock_that_jumps_changes_nothing(place: Place, jump: float) -> None:
 def small_disk(tmp_path: Path) -> Iterator[Place]:
     root = tmp_path / "disk"
     (root / "folder").mkdir(parents=True)
-    mounting = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(root / "folder")]
+    mounting = ["mount", "-t", "tmpfs", "-o", "size=128k", "none", str(root / "folder")]
     if subprocess.run(mounting, capture_output=True).returncode:
         pytest.skip("mounting is not allowed here; tests/test_deliver.py has a stand-in")
     yield Place(root)
@@ -262,7 +262,7 @@ def test_a_disk_that_fills_up_at_any_write_leaves_the_old_file(small_disk: Place
     folder = small_disk.folder
     assert small_disk.run(OLD) == (None, "verified")
     seen = set()
-    for room in range(0, 40_000, 4096):
+    for room in range(0, 100_000, 4096):
         _fill(folder / "filler", room)
         died, said = small_disk.run(NEW)
         (folder / "filler").unlink()

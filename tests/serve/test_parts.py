@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -24,6 +26,8 @@ from fairway.subject import canary
 from fairway.subject.onnx_file import open_header
 from fairway.subject.spec import parse_input
 from serve.models import mixing, scaled
+
+Answer = TypeVar("Answer")
 
 
 @pytest.mark.parametrize(
@@ -63,6 +67,12 @@ def test_sources_are_read_as_they_are_written() -> None:
     ]  # fmt: skip
 
 
+def through(work: Coroutine[Any, Any, Answer]) -> Answer:
+    """In a thread of its own: a browser of other tests may keep a loop running in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
+
+
 def opened(model: Path) -> tuple[Signature, Any]:
     stored = read_record(record_path(model))
     return read_signature(open_header(model), stored, False), stored
@@ -83,9 +93,9 @@ def runner(model: Path, change: Any = None) -> Any:
 
 def test_the_canary_finds_out_whether_samples_may_be_put_together(tmp_path: Path) -> None:
     model = scaled(tmp_path / "net.onnx")
-    assert asyncio.run(examine(runner(model), *opened(model), None)) == Batching(8, {"y": 0})
+    assert through(examine(runner(model), *opened(model), None)) == Batching(8, {"y": 0})
     model = mixing(tmp_path / "mixing.onnx")
-    found = asyncio.run(examine(runner(model), *opened(model), None))
+    found = through(examine(runner(model), *opened(model), None))
     assert found.why_not is not None
     assert "hangs on the neighbours" in found.why_not
 
@@ -116,9 +126,9 @@ def with_canary(model: Path) -> None:
 def test_a_wrong_answer_to_the_records_canary_is_noticed(tmp_path: Path, change: Any, words: str) -> None:
     model = scaled(tmp_path / "net.onnx")
     with_canary(model)
-    assert asyncio.run(examine(runner(model), *opened(model), None)).why_not is None
+    assert through(examine(runner(model), *opened(model), None)).why_not is None
     with pytest.raises(UserError, match=f"FW815.*({words})"):
-        asyncio.run(examine(runner(model, change), *opened(model), None))
+        through(examine(runner(model, change), *opened(model), None))
 
 
 def test_the_canarys_inputs_are_the_same_on_every_machine() -> None:
@@ -140,7 +150,7 @@ def test_an_export_writes_a_canary_that_the_served_file_answers(tmp_path: Path) 
     )  # fmt: skip
     signature, stored = opened(tmp_path / "net.onnx")
     assert stored.whole["evidence"]["canary"]["point"] == {"batch": 2}
-    assert asyncio.run(examine(runner(tmp_path / "net.onnx"), signature, stored, None)).limit == 4
+    assert through(examine(runner(tmp_path / "net.onnx"), signature, stored, None)).limit == 4
 
 
 def test_what_is_served_is_a_copy_that_nobody_changes(tmp_path: Path) -> None:
@@ -186,7 +196,7 @@ def test_a_request_over_which_workers_die_is_given_up_and_merged_with_nobody() -
         assert all("FW820" in str(one) for one in results)
         return hand.asked
 
-    assert asyncio.run(go()) == 2 * TRIES
+    assert through(go()) == 2 * TRIES
 
 
 def test_infinity_is_not_written_as_json_and_is_as_raw_bytes() -> None:

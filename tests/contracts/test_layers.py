@@ -76,6 +76,7 @@ def tree(name: str) -> ast.Module:
     return ast.parse(modules()[name].read_text())
 
 
+@cache
 def imports(name: str) -> set[str]:
     """The modules of ours that this one imports, at its top or in a function. Imports for types alone do not count."""
     found = set()

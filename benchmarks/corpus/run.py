@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -43,7 +44,7 @@ def work(name: str, column: str, folder: Path, timeout: float) -> dict[str, Any]
             row |= {"family": case.family, "impossible": case.impossible}
         except Exception as error:
             why = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-        return row | {"outcome": "skipped" if why else "legal", "note": why, "seconds": 0.0}
+        return row | {"outcome": "skipped" if why else "legal", "note": plain(why), "seconds": 0.0}
     case = find(name)
     row |= {"family": case.family, "impossible": case.impossible}
     path = folder / "out.onnx"
@@ -65,9 +66,13 @@ def work(name: str, column: str, folder: Path, timeout: float) -> dict[str, Any]
     if "outcome" not in row:
         found = score(case, case.build().eval(), path, example_sizes(case), column in CHOOSES)
         row |= {"outcome": found.outcome, "note": found.note}
-    for place in (f"{folder}/", f"{HERE.parents[1]}/"):
-        row["note"] = row.get("note", "").replace(place, "")
+    row["note"] = plain(row.get("note", "").replace(f"{folder}/", ""))
     return row
+
+
+def plain(note: str) -> str:
+    """Without what is of this machine, or leads elsewhere."""
+    return re.sub(r"https?://\S+", "…", note.replace(f"{HERE.parents[1]}/", ""))
 
 
 def apart(name: str, column: str, timeout: float) -> dict[str, Any]:
@@ -80,7 +85,7 @@ def apart(name: str, column: str, timeout: float) -> dict[str, Any]:
         return row
     said = got.failure.text[-600:] if got.failure else got.log[-600:]
     outcome = "skipped" if column == LEGAL else "timeout" if got.status == "timeout" else "fails"
-    note = f"{got.status}: {said}"
+    note = plain(f"{got.status}: {said}")
     return {"case": name, "column": column, "outcome": outcome, "seconds": round(got.seconds, 2), "note": note}
 
 

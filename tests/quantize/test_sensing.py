@@ -40,6 +40,18 @@ def sense(tmp_path: Path, wishes: Wishes = WISHES, **more: Any) -> Sensitivity:
     return sense_file(source, of_file(source, batch=(1, 4)), tmp_path / "found", wishes, **more)
 
 
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """Grows by one for each comparison from now on."""
+    calls: list[None] = []
+
+    def counting(*given: Any) -> Any:
+        calls.append(None)
+        return compare(*given)
+
+    monkeypatch.setattr(sensitivity, "compare", counting)
+    return calls
+
+
 def test_the_planted_layer_is_found_and_listed(tmp_path: Path) -> None:
     found = sense(tmp_path)
     assert found.finished
@@ -92,16 +104,9 @@ def test_killed_in_the_middle_it_goes_on_with_what_was_finished(
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     kept = (tmp_path / "found" / "trials.jsonl").read_text().splitlines()
     assert len(kept) == 1 + 13
-    calls = 0
-
-    def counting(*given: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        return compare(*given)
-
-    monkeypatch.setattr(sensitivity, "compare", counting)
+    calls = counted(monkeypatch)
     found = sense(tmp_path)
-    assert (found.finished, found.trials, calls) == (True, TRIALS, TRIALS - 13)
+    assert (found.finished, found.trials, len(calls)) == (True, TRIALS, TRIALS - 13)
     assert (tmp_path / "found" / "trials.jsonl").read_text().splitlines()[: len(kept)] == kept
 
 
@@ -129,16 +134,9 @@ def test_a_full_disk_in_the_middle_is_said_and_loses_no_finished_trial(
     assert raised.value.finding.code == "FW009"
     assert os.strerror(errno.EFBIG) in raised.value.finding.seen
     assert sorted(path.parent.iterdir()) == [path]
-    calls = 0
-
-    def counting(*given: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        return compare(*given)
-
-    monkeypatch.setattr(sensitivity, "compare", counting)
+    calls = counted(monkeypatch)
     found = sense(tmp_path)
-    assert (found.finished, found.trials, calls) == (True, TRIALS, TRIALS - 7)
+    assert (found.finished, found.trials, len(calls)) == (True, TRIALS, TRIALS - 7)
 
 
 def test_half_a_line_is_dropped_and_written_again(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def work(name: str, column: str, folder: Path, timeout: float) -> dict[str, Any]
 
 def plain(note: str) -> str:
     """Without what is of this machine, or leads elsewhere."""
-    return re.sub(r"https?://\S+", "…", note.replace(f"{HERE.parents[1]}/", ""))
+    return re.sub(r"(--extra-index-url )?https?://\S+", "…", note.replace(f"{HERE.parents[1]}/", ""))
 
 
 def apart(name: str, column: str, timeout: float) -> dict[str, Any]:

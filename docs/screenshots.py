@@ -21,7 +21,7 @@ from fairway.ui.server import Server
 DOCS = Path(__file__).parent
 PAGE = DOCS / "howto/a-page-to-send.md"
 WIDE, HIGH = 1120, 960
-FAIRWAY = [sys.executable, "-c", "from fairway.cli import main; main()"]
+FAIRWAY = [sys.executable, "-m", "fairway"]
 
 
 def main() -> None:

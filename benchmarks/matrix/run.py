@@ -21,7 +21,7 @@ RUNS = (
 
 
 def run(words: list[str]) -> str:
-    command = [sys.executable, "-c", "from fairway.cli import main; main()", "matrix", *words]
+    command = [sys.executable, "-m", "fairway", "matrix", *words]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     if not done.stdout:
         raise SystemExit(f"fairway matrix {' '.join(words)} ended with {done.returncode}")

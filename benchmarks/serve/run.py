@@ -35,7 +35,7 @@ RECIPES = {
     "AirIMU": ("examples/airimu/recipe.py:airimu", {"batch": 4, "time": 1000}),
 }
 """Recipe, and the sizes of one request."""
-FAIRWAY = [sys.executable, "-c", "from fairway.cli import main; main()"]
+FAIRWAY = [sys.executable, "-m", "fairway"]
 
 
 def fairway(*words: str) -> list[str]:

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-FAIRWAY = [sys.executable, "-c", "from fairway.cli import main; main()"]
+FAIRWAY = [sys.executable, "-m", "fairway"]
 LEVELS = ("quick", "standard")
 
 

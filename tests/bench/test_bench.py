@@ -241,9 +241,8 @@ def test_a_file_that_is_no_onnx_is_refused(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_running_when_the_bench_is_killed(make: Make) -> None:
-    program = "from fairway.cli import main; main()"
     process = subprocess.Popen(
-        [sys.executable, "-c", program, "bench", str(make()), "--seconds", "600", "--threads", "1"],
+        [sys.executable, "-m", "fairway", "bench", str(make()), "--seconds", "600", "--threads", "1"],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     arms: list[int] = []

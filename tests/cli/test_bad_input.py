@@ -1276,7 +1276,7 @@ def test_a_bug_of_fairways_has_its_traceback_and_its_own_exit_code(
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "NO_COLOR": "1"}
-    command = [sys.executable, "-c", "from fairway.cli import main; main()", *words]
+    command = [sys.executable, "-m", "fairway", *words]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
 
 

@@ -51,7 +51,7 @@ def on_a_terminal(folder: Path, *words: str, no_color: bool = False, columns: in
     environment |= {"PYTHONPATH": str(ROOT / "src"), "TERM": "xterm-256color"} | ({"NO_COLOR": "1"} if no_color else {})
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    command = [sys.executable, "-c", "from fairway.cli import main; main()", *words]
+    command = [sys.executable, "-m", "fairway", *words]
     with subprocess.Popen(command, cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
         said = b""

@@ -15,7 +15,7 @@ import pytest
 from documented import Documented
 
 ROOT = Path(__file__).parents[2]
-FAIRWAY = [sys.executable, "-c", "from fairway.cli import main; main()"]
+FAIRWAY = [sys.executable, "-m", "fairway"]
 
 
 def export(recipe: str, path: Path, *options: str) -> tuple[int, dict]:

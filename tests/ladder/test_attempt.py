@@ -449,7 +449,7 @@ slow = fairway.Recipe(Slow, ["x: float32[batch, 3]"])
 def exporting(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], set[int]]]:
     """A real `fairway export`, stopped in the middle of a capture, with the processes it has started."""
     (tmp_path / "recipe.py").write_text(RECIPE)
-    command = [sys.executable, "-c", "from fairway.cli import main; main()", "export", "recipe.py", "-o", "out.onnx",
+    command = [sys.executable, "-m", "fairway", "export", "recipe.py", "-o", "out.onnx",
                "--level", "quick", "--route", "trace"]  # fmt: skip
     process = subprocess.Popen(
         command, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -36,7 +36,7 @@ net = fairway.Recipe(Net, ["x: float32[batch, 8]"], bounds={"batch": (1, 4)})
 def test_kill_9_loses_nothing(tmp_path: Path) -> None:
     (tmp_path / "recipe.py").write_text(RECIPE)
     folder, state = tmp_path / "small", tmp_path / "small" / "state.json"
-    command = [sys.executable, "-c", "from fairway.cli import main; main()", "reduce", "recipe.py", "-o", str(folder)]
+    command = [sys.executable, "-m", "fairway", "reduce", "recipe.py", "-o", str(folder)]
     command += ["--exporter", "trace", "--json"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     first = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL)

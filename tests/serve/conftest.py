@@ -22,7 +22,6 @@ from fairway.serve.tensors import DATATYPES, DTYPES
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 90.0
-PROGRAM = "from fairway.cli import main; main()"
 
 Array = np.ndarray[Any, Any]
 
@@ -67,7 +66,7 @@ Start = Callable[..., Running]
 
 def start(*words: str, **environment: str) -> Running:
     """Runs the command until it says where it listens."""
-    command = [sys.executable, "-c", PROGRAM, "serve", *words, "--http-port", "0", "--grpc-port", "0"]
+    command = [sys.executable, "-m", "fairway", "serve", *words, "--http-port", "0", "--grpc-port", "0"]
     path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from fairway.serve.grpc_words import SERVICE, messages
-from serve.conftest import PROGRAM, ROOT, Start, ask, outputs, tensor
+from serve.conftest import ROOT, Start, ask, outputs, tensor
 from serve.models import scaled
 
 X = np.arange(6, dtype=np.float32).reshape(1, 2, 3)
@@ -108,7 +108,7 @@ def test_ipv6_is_listened_on_by_both_protocols(tmp_path: Path, serving: Start) -
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", PROGRAM, "serve", *words], capture_output=True, text=True, timeout=120,
+        [sys.executable, "-m", "fairway", "serve", *words], capture_output=True, text=True, timeout=120,
         env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT / "src")},
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ from urllib.request import urlopen
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FAIRWAY = [sys.executable, "-c", "from fairway.cli import main; main()"]
+FAIRWAY = [sys.executable, "-m", "fairway"]
 RECIPE = """\
 import time
 

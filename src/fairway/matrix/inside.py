@@ -25,7 +25,6 @@ LARGEST = 64 * 2**20
 
 _GRACE_SECONDS = 10.0
 _WORDS = 400
-_PROGRAM = "from fairway.cli import main; main()"
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def run_inside(python: Path, recipe: str, how: How, wanted: Wanted) -> Row:
         (folder / "source").mkdir()
         (folder / "source" / "fairway").symlink_to(SOURCE)
         command = [
-            str(python), "-c", _PROGRAM, "export", recipe, "-o", str(folder / "model.onnx"), "--json",
+            str(python), "-m", "fairway", "export", recipe, "-o", str(folder / "model.onnx"), "--json",
             "--level", how.level, "--timeout", str(how.timeout),
         ]  # fmt: skip
         started = time.monotonic()

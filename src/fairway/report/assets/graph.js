@@ -10,7 +10,7 @@ function graphSection(story) {
   const open = new Set([0]);
   const most = modules[0].held || 1;
 
-  const tree = listing("minmax(14rem, 3fr) minmax(6rem, 1.2fr) 5rem 7rem 6rem minmax(3rem, 1fr)", ["module", "class or operator", { n: "nodes" }, { n: "parameters" }, { n: "bytes" }, ""], (row, made) => {
+  const tree = listing("minmax(14rem, 3fr) minmax(6rem, 1.2fr) 5rem 7rem 6rem minmax(3rem, 1fr)", ["module", "kind", { n: "nodes" }, { n: "parameters" }, { n: "bytes" }, ""], (row, made) => {
     if (row.module) {
       const one = row.module, inside = one.modules.length + one.own.length > 0;
       made.setAttribute("aria-level", one.depth + 1);

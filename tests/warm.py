@@ -1,0 +1,46 @@
+"""Runs `fairway` in a process of its own, forked from one that has done the imports: they are half of a small export."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+IMPORTED = ["fairway.cli.app", "fairway.exporting", "torch.onnx", "onnxscript", "onnxruntime", "torch.export"]
+
+
+def fairway(words: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float) -> tuple[int, str]:
+    """Exit code and output, errors included, of `fairway WORDS`."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(IMPORTED)
+    with tempfile.TemporaryFile("w+") as log:
+        process = context.Process(target=_main, args=(list(words), str(folder), dict(environment), _path(log.fileno())))
+        process.start()
+        process.join(seconds)
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+            raise TimeoutError(f"fairway {' '.join(words)}: more than {seconds} s")
+        log.seek(0)
+        return process.exitcode, log.read()
+
+
+def _path(handle: int) -> str:
+    return f"/proc/{os.getpid()}/fd/{handle}"
+
+
+def _main(words: list[str], folder: str, environment: dict[str, str], log: str) -> None:
+    handle = os.open(log, os.O_WRONLY | os.O_APPEND)
+    for place in (1, 2):
+        os.dup2(handle, place)
+    sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w", 1)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.argv = ["fairway", *words]
+    from fairway.cli import main
+
+    main()

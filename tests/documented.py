@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-import warm
+import forked
 
 ROOT = Path(__file__).parents[1]
 SECONDS = 900
@@ -50,9 +50,9 @@ def documented(out: Path) -> Documented:
 
 
 def obey(text: str, out: Path) -> tuple[int, str]:
-    """What bash would say. A plain `fairway` command, without anything for a shell to do, is run from a warm fork."""
-    if re.fullmatch(r"fairway [^|&;<>()`*?~\\\n]+", text.replace("$OUT", "")) and "$" not in text.replace("$OUT", ""):
-        return warm.fairway(shlex.split(text.replace("$OUT", str(out)))[1:], ROOT, environment(out), SECONDS)
+    """What bash makes of it. A `fairway` command that leaves a shell nothing to do but `$OUT` is forked."""
+    if re.fullmatch(r"fairway [^$|&;<>()`*?~\\\n]+", text.replace("$OUT", "")):
+        return forked.fairway(shlex.split(text.replace("$OUT", str(out)))[1:], ROOT, environment(out), SECONDS)
     return run(["bash", "-c", text], ROOT, out)
 
 

@@ -53,3 +53,38 @@ def test_a_glance_at_a_model_that_cannot_run_is_as_hopeless_as_a_look() -> None:
 
     assert glance(subject_of(Broken()), True) == look(subject_of(Broken()), True)
     assert glance(subject_of(Broken()), True).hopeless
+
+
+def test_what_a_model_settles_on_its_first_run_is_not_chance() -> None:
+    class Settles(Notes):
+        def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+            first = not self.given
+            return super().forward(x + 1 if first else x)
+
+    assert look(subject_of(Settles().eval()), True).findings == ()
+
+
+def test_what_differs_on_every_run_is_chance_and_its_line_is_named() -> None:
+    class Draws(Notes):
+        def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+            return super().forward(x + torch.rand(4))
+
+    (finding,) = look(subject_of(Draws().eval()), True).findings
+    assert finding.code == "FW203"
+    assert finding.where is not None and finding.where.source == "return super().forward(x + torch.rand(4))"
+
+
+def test_an_input_that_matters_at_neither_point_is_named() -> None:
+    class Deaf(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+    spec = ["x: float32[batch, 4]", "y: float32[batch, 4]"]
+    found = look(build_subject(Deaf(), spec, bounds={"batch": (1, 3)}), True).findings
+    assert [(f.code, f.data) for f in found] == [("FW204", {"input": "y"})]
+
+
+def test_a_model_of_one_size_is_run_no_oftener_than_it_tells_something() -> None:
+    model = Notes().eval()
+    look(build_subject(model, ["x: float32[2, 3, 4]"]), True)
+    assert len(model.given) == 4  # its outputs, chance, a second seed, an input's effect

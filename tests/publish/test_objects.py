@@ -262,6 +262,13 @@ def test_a_place_where_nothing_was_published_says_so(place: str, tmp_path: Path)
     assert (finding.code, finding.seen) == ("FW804", f"{place}: nothing was published there")
 
 
+def test_a_folder_below_one_that_is_missing_is_neither_read_nor_made(tmp_path: Path) -> None:
+    nowhere = str(tmp_path / "missing" / "net")
+    assert refused(lambda: pull(nowhere, tmp_path / "back")).code == "FW804"
+    assert refused(lambda: publish(make_model(tmp_path / "a"), nowhere)).code == "FW009"
+    assert not (tmp_path / "missing").exists()
+
+
 def test_a_wrong_secret_is_refused_by_the_store(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "guessed")
     finding = refused(lambda: publish(make_model(tmp_path / "a"), s3))

@@ -25,8 +25,6 @@ class FolderStore:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.where = str(root)
-        if not root.absolute().parent.is_dir():
-            raise complain("FW009", f"the folder {root.absolute().parent} does not exist")
 
     def read(self, key: str) -> Held | None:
         try:
@@ -73,6 +71,8 @@ class FolderStore:
     @contextlib.contextmanager
     def _staged(self) -> Iterator[Path]:
         """A file in a hidden folder, swept by whoever comes next if this process is killed."""
+        if not self.root.absolute().parent.is_dir():
+            raise complain("FW009", f"the folder {self.root.absolute().parent} does not exist")
         try:
             self.root.mkdir(exist_ok=True)
             with open_workshop(self.root, self._janitor) as shop:

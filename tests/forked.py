@@ -1,4 +1,4 @@
-"""Runs `fairway` in a process of its own, forked from one that has done the imports: they are half of a small export."""
+"""Runs `fairway` in a process forked from one that has done the imports, which are half of a small export."""
 
 from __future__ import annotations
 

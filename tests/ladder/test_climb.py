@@ -1,0 +1,47 @@
+"""Before the first rung: what a large model costs to look at, and what is found all the same."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch._subclasses import FakeTensor
+from transformers import MambaConfig, MambaModel
+
+from fairway.evidence import answers
+from fairway.exporting import make_settings
+from fairway.ladder.climb import _look
+from fairway.subject.subject import Subject, build_subject
+
+
+class Stepping(torch.nn.Module):
+    """A library's loop over time, and what kind of tensor each run was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        config = MambaConfig(vocab_size=50, hidden_size=16, num_hidden_layers=1, state_size=4, use_mambapy=False)
+        self.inner = MambaModel(config).eval()
+        self.given: list[type] = []
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        self.given.append(type(ids))
+        return self.inner(ids, use_cache=False).last_hidden_state
+
+
+class Deciding(Stepping):
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return super().forward(ids if ids.sum() > 0 else ids + 1)
+
+
+def subject_of(model: torch.nn.Module) -> Subject:
+    return build_subject(model.eval(), ["ids: int64[batch, time] < 50"], bounds={"batch": (1, 3), "time": (1, 9)})
+
+
+@pytest.mark.parametrize(("model", "fake"), [(Stepping(), {True}), (Deciding(), {False})])
+def test_steps_of_a_large_model_are_counted_without_its_weights(
+    monkeypatch: pytest.MonkeyPatch, model: Stepping, fake: set[bool]
+) -> None:
+    monkeypatch.setattr(answers, "LARGE", 0)
+    preflight, suspected = _look(subject_of(model), make_settings("none", (), None, True, 600.0, 0), ())
+    assert not preflight.hopeless
+    assert [s.where.function for s in suspected if s.kind == "loop"] == ["mamba_selective_scan"]
+    assert {issubclass(given, FakeTensor) for given in model.given} == fake

@@ -9,7 +9,10 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-IMPORTED = ["fairway.cli.app", "fairway.exporting", "torch.onnx", "onnxscript", "onnxruntime", "torch.export"]
+IMPORTED = [
+    "fairway.cli.app", "fairway.exporting", "fairway.ladder.capture_export", "fairway.ladder.capture_trace", "onnxruntime",
+    "onnxscript.function_libs.torch_lib.ops", "torch._dynamo", "torch.onnx",
+]  # fmt: skip
 
 
 def fairway(words: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float) -> tuple[int, str]:

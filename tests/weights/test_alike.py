@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from tests.weights.nets import Tower
@@ -36,6 +37,7 @@ class Masked(nn.Module):
 
 
 RUN = (Repeat("blocks", 0, 8),)
+ONE, OTHER = np.arange(2), np.arange(3)
 
 
 @pytest.mark.parametrize(
@@ -45,12 +47,14 @@ RUN = (Repeat("blocks", 0, 8),)
         (lambda i, one, other: (other if i == 0 else one,), True),  # the first is captured on its own
         (lambda i, one, other: (one + i,), True),
         (lambda i, one, other: (i, 0.5), True),
+        (lambda i, one, other: (OTHER if i == 5 else ONE,), False),
+        (lambda i, one, other: (i % 2 == 0,), False),
         (lambda i, one, other: (other if i == 5 else one,), False),
         (lambda i, one, other: (other if i % 2 else one,), False),
         (lambda i, one, other: (None if i == 5 else one,), False),
         (lambda i, one, other: (one, other) if i == 5 else (one,), False),
     ],
-    ids=["shared", "first apart", "each its own", "numbers", "one apart", "in turns", "one without", "one with more"],
+    ids=["shared", "first apart", "each its own", "numbers", "arrays", "flags", "one apart", "in turns", "one without", "one with more"],
 )
 def test_blocks_that_share_what_others_are_not_handed_are_not_alike(given: Given, alike: bool) -> None:
     model = Masked(given)

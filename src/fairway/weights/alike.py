@@ -11,6 +11,9 @@ from torch.utils._pytree import tree_leaves  # seen to work in torch 2.9–2.13;
 
 from fairway.weights.repeats import Repeat
 
+_PLAIN = (bool, int, float, str, type(None))
+"""Of these one is as good as another that is equal."""
+
 
 def called_alike(model: torch.nn.Module, repeats: Sequence[Repeat], run: Callable[[], object]) -> tuple[Repeat, ...]:
     """The runs of which no block is handed something that some of the others share and the rest do not.
@@ -45,16 +48,14 @@ def _stand_in(model: torch.nn.Module, repeat: Repeat) -> list[list[Any]]:
 
 
 def _alike(calls: Sequence[Sequence[Any]]) -> bool:
-    """The second block and those after it: by each argument, all of them share one tensor, or no two of them do."""
+    """The second block and those after it: by each argument, all of them share one thing, or no two of them do."""
     later = calls[1:]
     if len({len(call) for call in later}) > 1:
         return False
     for places in zip(*later, strict=True):
-        tensors = [isinstance(item, torch.Tensor) for item in places]
-        if all(tensors):
-            shared = Counter(map(id, places))
-            if len(shared) > 1 and max(shared.values()) > 1:
-                return False
-        elif any(tensors):
+        shared = Counter(item if isinstance(item, _PLAIN) else id(item) for item in places)
+        if len(shared) > 1 and max(shared.values()) > 1:
+            return False
+        if len({isinstance(item, torch.Tensor) for item in places}) > 1:
             return False
     return True

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 IMPORTED = [
-    "fairway.cli.app", "fairway.exporting", "fairway.ladder.capture_export", "fairway.ladder.capture_trace", "onnxruntime",
-    "onnxscript.function_libs.torch_lib.ops", "torch._dynamo", "torch.onnx",
+    "fairway.cli.app", "fairway.exporting", "fairway.ladder.capture_export", "fairway.ladder.capture_trace",
+    "onnxruntime", "onnxscript.function_libs.torch_lib.ops", "torch._dynamo", "torch.onnx",
 ]  # fmt: skip
 
 

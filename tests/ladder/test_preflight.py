@@ -71,7 +71,8 @@ def test_what_differs_on_every_run_is_chance_and_its_line_is_named() -> None:
 
     (finding,) = look(subject_of(Draws().eval()), True).findings
     assert finding.code == "FW203"
-    assert finding.where is not None and finding.where.source == "return super().forward(x + torch.rand(4))"
+    assert finding.where is not None
+    assert finding.where.source == "return super().forward(x + torch.rand(4))"
 
 
 def test_an_input_that_matters_at_neither_point_is_named() -> None:

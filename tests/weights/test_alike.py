@@ -54,7 +54,10 @@ ONE, OTHER = np.arange(2), np.arange(3)
         (lambda i, one, other: (None if i == 5 else one,), False),
         (lambda i, one, other: (one, other) if i == 5 else (one,), False),
     ],
-    ids=["shared", "first apart", "each its own", "numbers", "arrays", "flags", "one apart", "in turns", "one without", "one with more"],
+    ids=[
+        "shared", "first apart", "each its own", "numbers", "arrays", "flags", "one apart", "in turns", "one without",
+        "one with more",
+    ],
 )
 def test_blocks_that_share_what_others_are_not_handed_are_not_alike(given: Given, alike: bool) -> None:
     model = Masked(given)

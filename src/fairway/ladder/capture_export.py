@@ -20,7 +20,7 @@ from fairway.subject.dims import Size
 from fairway.subject.subject import Subject
 from fairway.weights.known import Weights
 from fairway.weights.linear import gemm_translations
-from fairway.weights.optimise import optimise
+from fairway.weights.optimise import optimise, quick_matching
 from fairway.weights.repeats import Cut
 from fairway.weights.store import Mode, choose
 
@@ -45,7 +45,7 @@ def export_program(
     table = {**(gemm_translations() if outside else {}), **case.translations}
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     try:
-        with built_tables():
+        with built_tables(), quick_matching():
             exported = torch.onnx.export(
                 program,
                 dynamo=True,
@@ -58,7 +58,8 @@ def export_program(
         raise TranslationError("\n".join((str(error), *_frames_behind(error, program)))) from error
     assert exported is not None
     if outside or cut:
-        optimise(exported.model, Weights(flat.model))
+        with quick_matching():
+            optimise(exported.model, Weights(flat.model))
     return exported.model, edges
 
 

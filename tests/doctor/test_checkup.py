@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +57,8 @@ good, bad, frozen = (fairway.Recipe(net, spec, bounds=bounds) for net in (Good, 
 """
 
 
-@pytest.fixture(autouse=True)
-def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """The machine is looked at in test_machine.py; here it is a fine one, so that nothing is imported anew."""
-    fine = Machine({"python": "3.11"}, "Linux", "glibc 2.36", 2, (), 2**34, 2**34, 2**34)
-    monkeypatch.setattr(checkup, "look_around", lambda: fine)
-    return fine
+FINE = Machine({"python": "3.11"}, "Linux", "glibc 2.36", 2, (), 2**34, 2**34, 2**34)
+"""The machine is looked at in test_machine.py."""
 
 
 @pytest.fixture
@@ -74,7 +71,7 @@ def visit(tmp_path: Path) -> Callable[..., checkup.Checkup]:
             spelt = " ".join(f"--route {r}" for r in routes)
             return Asked(f"{tmp_path}/recipe.py:{name}", Overrides(), settings, spelt)
 
-        return check_up(probes, asked if name else None, lambda event: None)
+        return check_up(FINE, probes, asked if name else None, lambda event: None)
 
     return check
 
@@ -160,10 +157,8 @@ def test_a_bad_model_and_a_missing_one_on_a_healthy_machine(visit: Callable[...,
     assert (missing.diagnosis.blame, [f.code for f in missing.findings]) == ("recipe", ["FW103"])
 
 
-def test_without_torch_there_is_still_a_verdict(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:
-    broken = Machine(**{**vars(machine), "broken": {"torch": "OSError: libgomp"}})
-    monkeypatch.setattr(checkup, "look_around", lambda: broken)
-    seen = check_up((), None, lambda event: None)
+def test_without_torch_there_is_still_a_verdict() -> None:
+    seen = check_up(replace(FINE, broken={"torch": "OSError: libgomp"}), (), None, lambda event: None)
     assert (seen.diagnosis.blame, seen.steps) == ("machine", ())
     assert "import torch: OSError: libgomp" in seen.diagnosis.sentence
 

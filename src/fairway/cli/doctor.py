@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairway.cli import options
-from fairway.cli.show import Progress
+from fairway.cli.show import Progress, loading
 from fairway.errors import complain
 from fairway.findings.columns import fit
 from fairway.findings.render import printable, render_finding
@@ -68,11 +68,14 @@ def doctor(
         return Asked(recipe, said, settings, " ".join(words))
 
     from fairway.doctor.checkup import check_up
+    from fairway.doctor.machine import look_around
 
     progress = Progress()
+    with loading("looking at the machine"):
+        machine = look_around()
     try:
         with redirect_stdout(sys.stderr):  # a recipe may print; standard output is for the result
-            checkup = check_up(tuple(probe or ()), asked if recipe else None, progress)
+            checkup = check_up(machine, tuple(probe or ()), asked if recipe else None, progress)
     finally:
         progress.close()
     print(json_module.dumps(checkup.as_dict(), indent=1, default=str) if json else "\n".join(_lines(checkup)))

@@ -70,7 +70,7 @@ class Progress:
 
 
 @contextmanager
-def loading() -> Iterator[None]:
+def loading(words: str = "loading torch and the model") -> Iterator[None]:
     """While torch and the recipe are loaded, which takes seconds and sends no events.
 
     A recipe may print; standard output is for the result.
@@ -78,7 +78,7 @@ def loading() -> Iterator[None]:
     said = threading.Event()
 
     def say() -> None:
-        os.write(2, b"loading torch and the model")  # past Python's own locks: the recipe may fork
+        os.write(2, words.encode())  # past Python's own locks: the recipe may fork
         said.set()
 
     timer = threading.Timer(_QUIET_SECONDS, say)

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from fairway.doctor.combinations import clashes
-from fairway.doctor.machine import Machine, complaints, look_around
+from fairway.doctor.machine import Machine, complaints
 from fairway.doctor.steps import Step
 from fairway.doctor.verdict import Diagnosis, Tried, conclude, findings_of
 from fairway.errors import UserError, complain
@@ -65,15 +65,16 @@ class Checkup:
         }
 
 
-def check_up(only: Sequence[str], asked: Callable[[], Asked] | None, heard: Heard) -> Checkup:
-    """Looks at the machine, then lets it work. `only` names probes, empty for all; `asked` needs torch, so it waits."""
-    heard(("stage", "looking at the machine"))
-    machine = look_around()
+def check_up(
+    machine: Machine, only: Sequence[str], asked: Callable[[], Asked] | None, heard: Heard
+) -> Checkup:  # fmt: skip
+    """Lets the machine work. `only` names probes, empty for all; `asked` needs torch, so it waits."""
     findings = complaints(machine)
     findings += clashes(machine.versions)
     if any(finding.code == "FW604" for finding in findings):
         return _without_probes(machine, findings)
 
+    heard(("stage", "loading torch and the exporters"))
     from fairway.doctor.examine import examine, tools
     from fairway.doctor.probes import PROBES
     from fairway.exporting import warm_up

@@ -46,12 +46,17 @@ def examine(workers: Workers, probes: Sequence[Probe], folder: Path, heard: Tell
     Starting anew for each probe would cost three seconds every time: exporters load and build tables at the first call.
     """
     ways = {way: _Way(way, list(probes)) for way in (DYNAMO, TORCHSCRIPT)}
+
+    def begun(text: str) -> None:
+        left, total = sum(len(one.left) for one in ways.values()), len(ways) * len(probes)
+        heard(("count", total - left, total, "probes", text))
+
     for one in ways.values():
-        one.set_out(workers, folder, heard)
+        one.set_out(workers, folder, begun)
     for one in ways.values():
         while one.job is not None:
             one.arrive(workers.wait(one.job))
-            one.set_out(workers, folder, heard)
+            one.set_out(workers, folder, begun)
     return [step for one in ways.values() for step in one.steps]
 
 
@@ -64,18 +69,18 @@ class _Way:
         self.lost = 0
         self._begun: tuple[str, str] | None = None
 
-    def set_out(self, workers: Workers, folder: Path, heard: Tell) -> None:
+    def set_out(self, workers: Workers, folder: Path, begun: Callable[[str], None]) -> None:
         """Starts a process for the probes that are left, unless too many were lost already."""
         self.job, self._begun = None, None
         if self.left and self.lost < MOST_LOST:
             work = partial(_walk, tuple(self.left), self.way, folder)
-            self.job = workers.start(work, partial(self._hear, heard))
+            self.job = workers.start(work, partial(self._hear, begun))
 
-    def _hear(self, heard: Tell, message: tuple[str, str, str, str]) -> None:
+    def _hear(self, begun: Callable[[str], None], message: tuple[str, str, str, str]) -> None:
         kind, probe, tool, problem = message
         if kind == "begin":
             self._begun = probe, tool
-            heard(("stage", f"probe {probe}: {tool}"))
+            begun(f"{probe}: {tool}")
         elif kind == "end":
             self._begun = None
             self.steps.append(Step(probe, tool, self.way, problem))

@@ -16,6 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from fairway.findings import columns
+from fairway.findings.render import markdown
+
 from .command_line import QUICK, Fairway
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -157,3 +160,18 @@ def test_nothing_to_reduce_is_json_too(fairway: Fairway, monkeypatch: pytest.Mon
     said = fairway("reduce", "recipe.py", "--json")
     assert json.loads(said.out)["failure"] is None
     assert said.code == 0
+
+
+@pytest.mark.parametrize("wide", [None, 120, 40])
+def test_a_table_for_a_readme_is_one_unless_a_terminal_is_too_narrow(
+    monkeypatch: pytest.MonkeyPatch, wide: int | None
+) -> None:
+    monkeypatch.setattr(columns, "terminal", lambda: wide)
+    lines = markdown([["torch", "verdict", "why"], ["2.9.1", "wrong", "a | b, " * 6], ["2.13.0", "verified", ""]])
+    if wide == 40:
+        assert lines[:2] == ["2.9.1", "  verdict wrong"]
+        assert lines[3:] == ["2.13.0", "  verdict verified"]
+    else:
+        assert lines[:2] == ["| torch | verdict | why |", "|---|---|---|"]
+        assert lines[2].count("\\|") == 6
+        assert len(lines) == 4

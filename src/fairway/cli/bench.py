@@ -143,7 +143,7 @@ def _profile(profile: Profile) -> Iterator[str]:
     if profile.seconds > 2 * profile.plain_seconds:
         told = f"{show_seconds(profile.seconds)} instead of {show_seconds(profile.plain_seconds)}"
         yield f"  (a call takes {told} under the profiler: what is small and many looks larger than it is)"
+    rows = [(cost.operator, f"{cost.share:.0%}", show_seconds(cost.seconds), cost.module) for cost in profile.top]
     width = max((len(cost.operator) for cost in profile.top), default=0)
-    for cost in profile.top:
-        took = f"{cost.share:>4.0%} {show_seconds(cost.seconds):>9}"
-        yield printable(f"  {took}  {cost.operator:<{width}}  {cost.module}")
+    lines = [f"  {share:>4} {took:>9}  {operator:<{width}}  {module}" for operator, share, took, module in rows]
+    yield from map(printable, lines if fit(lines) else stacked([("", "", "", ""), *rows]))

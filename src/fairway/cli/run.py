@@ -12,7 +12,7 @@ import typer
 from fairway.cli import options
 from fairway.cli.show import Progress
 from fairway.errors import complain
-from fairway.findings.render import printable
+from fairway.findings.render import markdown, printable
 
 if TYPE_CHECKING:
     from fairway.run.whole import Ran
@@ -103,9 +103,10 @@ def _lines(done: Ran) -> list[str]:
     compared = [one for one in done.recordings if one.difference is not None]
     if compared:
         names = list(compared[0].difference or {})
-        lines += ["", "largest difference to PyTorch", "", f"| recording | window | {' | '.join(names)} |"]
-        lines.append("|---" * (2 + len(names)) + "|")
-        for one in compared:
-            cells = [f"{(one.difference or {})[name]:.3e}" for name in names]
-            lines.append(f"| {one.recording} | {one.window} | {' | '.join(cells)} |")
+        rows = [["recording", "window", *names]]
+        rows += [
+            [one.recording, str(one.window), *(f"{(one.difference or {})[name]:.3e}" for name in names)]
+            for one in compared
+        ]
+        lines += ["", "largest difference to PyTorch", "", *markdown(rows)]
     return lines

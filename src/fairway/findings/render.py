@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairway.findings.codes import Code
-from fairway.findings.columns import aligned, room
+from fairway.findings.columns import aligned, fit, room, stacked
 from fairway.findings.finding import Finding, Where
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ _LABEL = 10
 INDENT = _LABEL + 2
 _NARROW = 80
 """Columns below which a rung has no room for a table of its own."""
+_LONGEST = 160
+"""Characters of a cell."""
 
 
 def render_finding(finding: Finding) -> str:
@@ -163,3 +166,17 @@ def render_page(row: Code) -> str:
     for number, step in enumerate(row.todo, 1):
         lines += labelled("do" if number == 1 else "", f"{number}. {step}")
     return "\n".join(lines)
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows, the first of them the heads, as a table that a README can take; stacked where a terminal is too narrow."""
+    head, *body = [[_cell(text) for text in row] for row in rows]
+    lines = ["| " + " | ".join(row) + " |" for row in (head, *body)]
+    return [lines[0], "|" + "---|" * len(head), *lines[1:]] if fit(lines) else stacked((head, *body))
+
+
+def _cell(text: str) -> str:
+    """One line, no longer than is good to read, that cannot end its cell or the table."""
+    flat = " ".join(printable(text).split())
+    short = flat if len(flat) <= _LONGEST else flat[: _LONGEST - 1] + "…"
+    return short.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")

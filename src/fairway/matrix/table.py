@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fairway.findings.render import printable
+from fairway.findings.render import markdown
 from fairway.matrix.inside import Row
-
-_WIDEST = 160
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -22,21 +20,7 @@ def table(rows: Sequence[Row]) -> str:
             + ([row.reason] if why else [])
         )
     same = _same(rows)
-    return markdown(cells) + (f"\n\n{same}" if same else "")
-
-
-def markdown(cells: Sequence[Sequence[str]]) -> str:
-    """A table, its first row the head."""
-    head, *body = [[_cell(text) for text in row] for row in cells]
-    lines = ["| " + " | ".join(row) + " |" for row in (head, *body)]
-    return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
-
-
-def _cell(text: str) -> str:
-    """One line, no longer than is good to read, that cannot end its cell or the table."""
-    flat = " ".join(printable(text).split())
-    short = flat if len(flat) <= _WIDEST else flat[: _WIDEST - 1] + "…"
-    return short.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+    return "\n".join(markdown(cells)) + (f"\n\n{same}" if same else "")
 
 
 def _same(rows: Sequence[Row]) -> str:

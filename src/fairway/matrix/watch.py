@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fairway.errors import UserError, complain
+from fairway.findings.render import markdown
 from fairway.matrix.environments import Wanted
 from fairway.matrix.inside import NOTHING, How, Row
 from fairway.matrix.matrix import Maker, fill, locate, row_from
-from fairway.matrix.table import markdown
 from fairway.subject.room import is_regular
 
 FORMAT = 1
@@ -129,7 +129,7 @@ def watch_table(entries: Sequence[Blocked]) -> str:
         versions = "" if best is None else _versions(best)
         reason = "" if best is None or best.verified else best.reason
         cells.append([entry.recipe, entry.blocked_by, entry.since, entry.state, versions, reason or entry.why])
-    return markdown(cells)
+    return "\n".join(markdown(cells))
 
 
 def _versions(row: Row) -> str:

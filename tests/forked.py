@@ -39,7 +39,7 @@ def _main(words: list[str], folder: str, environment: dict[str, str], log: str) 
     handle = os.open(log, os.O_WRONLY | os.O_APPEND)
     for place in (1, 2):
         os.dup2(handle, place)
-    sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w", 1)
+    sys.stdout, sys.stderr = (open(place, "w", 1, closefd=False) for place in (1, 2))  # noqa: SIM115  # until it ends
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fairway.doctor import checkup, examine
+from fairway.doctor import examine
+from fairway.doctor import machine as machine_module
 from fairway.doctor.machine import Machine
 from fairway.doctor.steps import DYNAMO, ORT, TORCHSCRIPT, Step
 
@@ -23,7 +24,7 @@ STEPS = [
 @pytest.fixture(autouse=True)
 def stage(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine({"python": "3.11.7", "torch": "2.13.0"}, "Linux", "glibc 2.36", 2, ("avx2",), 2**33, 2**34, 2**35)
-    monkeypatch.setattr(checkup, "look_around", lambda: machine)
+    monkeypatch.setattr(machine_module, "look_around", lambda: machine)
     monkeypatch.setattr(examine, "examine", lambda *anything: STEPS)
     monkeypatch.setattr(examine, "tools", lambda: (DYNAMO, TORCHSCRIPT, ORT))
 
@@ -71,7 +72,7 @@ def test_an_unknown_probe_is_a_usage_error_that_lists_the_known(fairway: Fairway
 
 
 def test_a_recipe_that_is_not_there_is_said_before_anything_is_probed(fairway: Fairway, monkeypatch: Any) -> None:
-    monkeypatch.setattr(checkup, "look_around", lambda: pytest.fail("the machine was looked at"))
+    monkeypatch.setattr(machine_module, "look_around", lambda: pytest.fail("the machine was looked at"))
     said = fairway("doctor", "nothing.py:net")
     assert "seen      nothing.py does not exist" in said.err
     assert (said.out, said.code) == ("", 3)

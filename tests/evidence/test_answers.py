@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 import torch
@@ -12,6 +13,7 @@ from tests.weights.nets import BOUNDS, SPEC, seeded
 import fairway
 from fairway.evidence import answers
 from fairway.runtimes import ort
+from fairway.weights.mapped import Mappings
 
 
 @pytest.fixture
@@ -68,3 +70,28 @@ def test_bfloat16_goes_in_and_comes_out(tmp_path: Path) -> None:
     x = torch.tensor([1.0, -2.5, 3e38], dtype=torch.bfloat16)
     got = ort.OrtSession(tmp_path / "m.onnx").run(["x"], [x])
     assert got[0].tolist() == x.float().tolist()
+
+
+def test_pages_of_weights_are_let_go_while_a_lean_session_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And read again: the answer is the same."""
+    swept = []
+    forget = Mappings.forget
+
+    def counted(self: Mappings) -> None:
+        swept.append(bool(self))
+        forget(self)
+
+    monkeypatch.setattr(ort, "EVERY", 0.001)
+    monkeypatch.setattr(Mappings, "forget", counted)
+    net = torch.nn.Sequential(*(torch.nn.Linear(512, 512) for _ in range(20))).eval()
+    spec, bounds = ["input: float32[rows, 512]"], {"rows": (1, 4096)}
+    fairway.export(net, spec, tmp_path / "out.onnx", bounds=bounds, level="none", weights="copy")
+    session, x = ort.OrtSession(tmp_path / "out.onnx", lean=True), torch.ones(4096, 512)
+    lean = session.run(session.input_names, [x])
+    assert any(swept)
+    count = len(swept)
+    plain = ort.OrtSession(tmp_path / "out.onnx").run(session.input_names, [x])
+    assert len(swept) == count
+    np.testing.assert_allclose(lean[0], plain[0], rtol=1e-4, atol=1e-6)

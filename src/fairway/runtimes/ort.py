@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -11,19 +13,25 @@ import torch
 
 from fairway.evidence.yardstick import Array
 from fairway.runtimes.eager import to_array
+from fairway.weights.mapped import Mappings
 
 LEAN = ("ConstantFolding", "FuseFp16InitializerToFp32NodeTransformer")
 """Optimisations that keep a second copy of weights."""
+
+
+EVERY = 0.5
+"""Seconds after which pages of weights are let go."""
 
 
 class OrtSession:
     """One loaded file. Loading or running may raise whatever the runtime raises.
 
     A `lean` session leaves weights where they lie in the file, mapped, and computes a little slower: none is packed or
-    folded into a copy at load, and memory that is no longer used goes back at once.
+    folded into a copy at load, and memory that is no longer used goes back at once, pages of the file among it.
     """
 
     def __init__(self, path: str | Path, lean: bool = False) -> None:
+        self._lean = lean
         options = onnxruntime.SessionOptions()
         if lean:
             options.add_session_config_entry("session.disable_prepacking", "1")
@@ -41,10 +49,11 @@ class OrtSession:
         self._bfloat16 = "tensor(bfloat16)" in kinds
 
     def run(self, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> list[Array]:
-        if self._bfloat16:
-            return self._run_past_numpy(names, tensors)
-        feeds = {name: np.ascontiguousarray(to_array(tensor)) for name, tensor in zip(names, tensors, strict=True)}
-        return list(self._session.run(None, feeds))
+        with _letting_go() if self._lean else nullcontext():
+            if self._bfloat16:
+                return self._run_past_numpy(names, tensors)
+            feeds = {name: np.ascontiguousarray(to_array(tensor)) for name, tensor in zip(names, tensors, strict=True)}
+            return list(self._session.run(None, feeds))
 
     def _run_past_numpy(self, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> list[Array]:
         """bfloat16, which numpy lacks, goes in and comes out as torch's tensors."""
@@ -52,3 +61,21 @@ class OrtSession:
         feeds = {name: value.from_dlpack(tensor.contiguous()) for name, tensor in zip(names, tensors, strict=True)}
         got = self._session.run_with_ort_values(None, feeds)
         return [to_array(torch.utils.dlpack.from_dlpack(one)) for one in got]
+
+
+@contextmanager
+def _letting_go() -> Iterator[None]:
+    """Within, pages of mapped weights do not pile up: a layer's are read again when it is their turn again."""
+    over = threading.Event()
+
+    def sweep() -> None:
+        while not over.wait(EVERY):
+            Mappings().forget()
+
+    sweeper = threading.Thread(target=sweep, daemon=True)
+    sweeper.start()
+    try:
+        yield
+    finally:
+        over.set()
+        sweeper.join()

@@ -15,12 +15,15 @@ IMPORTED = [
 ]  # fmt: skip
 
 
-def fairway(words: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float) -> tuple[int, str]:
-    """Exit code and output, errors included, of `fairway WORDS`."""
+def fairway(
+    words: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float, errors: bool = True
+) -> tuple[int, str]:
+    """Exit code and output of `fairway WORDS`, what it says on standard error included unless told."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(IMPORTED)
     with tempfile.TemporaryFile("w+") as log:
-        process = context.Process(target=_main, args=(list(words), str(folder), dict(environment), _path(log.fileno())))
+        places = [_path(log.fileno()), _path(log.fileno()) if errors else os.devnull]
+        process = context.Process(target=_main, args=(list(words), str(folder), dict(environment), places))
         process.start()
         process.join(seconds)
         if process.exitcode is None:
@@ -35,11 +38,10 @@ def _path(handle: int) -> str:
     return f"/proc/{os.getpid()}/fd/{handle}"
 
 
-def _main(words: list[str], folder: str, environment: dict[str, str], log: str) -> None:
-    handle = os.open(log, os.O_WRONLY | os.O_APPEND)
-    for place in (1, 2):
-        os.dup2(handle, place)
-    sys.stdout, sys.stderr = (open(place, "w", 1, closefd=False) for place in (1, 2))  # noqa: SIM115  # until it ends
+def _main(words: list[str], folder: str, environment: dict[str, str], places: list[str]) -> None:
+    for number, place in enumerate(places, 1):
+        os.dup2(os.open(place, os.O_WRONLY | os.O_APPEND), number)
+    sys.stdout, sys.stderr = (open(number, "w", 1, closefd=False) for number in (1, 2))  # noqa: SIM115  # until it ends
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)

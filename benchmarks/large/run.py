@@ -89,7 +89,8 @@ def table(rows: list[dict[str, Any]]) -> str:
         "| model | checkpoint, MB | way | CPU s | wall s | peak memory, MB | written, MB | exit | load before |",
         "|---|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
-    for row in rows:
+    order = [*ways("", Path(), Path())]
+    for row in sorted(rows, key=lambda one: (MODELS.index(one["model"]), order.index(one["way"]))):
         cells = (
             row["model"], row["checkpoint_mb"], row["way"], row["cpu_seconds"], row["wall_seconds"], row["peak_mb"],
             row["written_mb"], row["exit"], round(row["load"], 1),

@@ -12,18 +12,17 @@ from pathlib import Path
 import onnxruntime
 import pytest
 
-from documented import Documented
+import forked
+from documented import SECONDS, Documented
 
 ROOT = Path(__file__).parents[2]
-FAIRWAY = [sys.executable, "-m", "fairway"]
 
 
 def export(recipe: str, path: Path, *options: str) -> tuple[int, dict]:
     """Exit code and record of `fairway export examples/RECIPE -o PATH OPTIONS --json`."""
-    command = [*FAIRWAY, "export", f"examples/{recipe}", "-o", str(path), "--json", *options]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"})
-    assert done.stdout.startswith("{"), done.stderr
-    return done.returncode, json.loads(done.stdout)
+    words = ["export", f"examples/{recipe}", "-o", str(path), "--json", *options]
+    code, said = forked.fairway(words, ROOT, os.environ, SECONDS, errors=False)
+    return code, json.loads(said)
 
 
 @pytest.fixture

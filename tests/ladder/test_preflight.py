@@ -85,7 +85,12 @@ def test_an_input_that_matters_at_neither_point_is_named() -> None:
     assert [(f.code, f.data) for f in found] == [("FW204", {"input": "y"})]
 
 
-def test_a_model_of_one_size_is_run_no_oftener_than_it_tells_something() -> None:
+@pytest.mark.parametrize(
+    ("shape", "runs"),
+    [("[2, 3, 4]", 4), ("[batch, time, 4]", 5)],  # outputs, chance, a second seed (or two corners), an input's effect
+)
+def test_a_model_is_run_no_oftener_than_it_tells_something(shape: str, runs: int) -> None:
     model = Notes().eval()
-    look(build_subject(model, ["x: float32[2, 3, 4]"]), True)
-    assert len(model.given) == 4  # its outputs, chance, a second seed, an input's effect
+    bounds = {"batch": (1, 3), "time": (1, 9)} if "batch" in shape else None
+    look(build_subject(model, [f"x: float32{shape}"], bounds=bounds), True)
+    assert len(model.given) == runs

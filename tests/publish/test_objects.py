@@ -265,7 +265,8 @@ def test_a_place_where_nothing_was_published_says_so(place: str, tmp_path: Path)
 def test_a_folder_below_one_that_is_missing_is_neither_read_nor_made(tmp_path: Path) -> None:
     nowhere = str(tmp_path / "missing" / "net")
     assert refused(lambda: pull(nowhere, tmp_path / "back")).code == "FW804"
-    assert refused(lambda: publish(make_model(tmp_path / "a"), nowhere)).code == "FW009"
+    finding = refused(lambda: publish(make_model(tmp_path / "a"), nowhere))
+    assert (finding.code, finding.seen) == ("FW009", f"the folder {tmp_path / 'missing'} does not exist")
     assert not (tmp_path / "missing").exists()
 
 

@@ -72,7 +72,7 @@ def main() -> None:
                 file.unlink()
             row = {"model": model, "way": way, "checkpoint_mb": round(size / 1e6)}
             row |= measured(command, home if linked else out, args.timeout)
-            shutil.rmtree(out)
+            shutil.rmtree(out, ignore_errors=True)
             with ROWS.open("a") as file:
                 file.write(json.dumps(row) + "\n")
             print(row, flush=True)

@@ -20,6 +20,7 @@ sys.path[:0] = [str(HERE)]
 def main(recipe: str, checkpoint: Path, out: str, exporter: str) -> None:
     import models
 
+    from fairway.subject.bare import assign, bare
     from fairway.subject.subject import build_subject
 
     asked = getattr(models, recipe)
@@ -28,12 +29,13 @@ def main(recipe: str, checkpoint: Path, out: str, exporter: str) -> None:
             asked.model()  # transformers imports a class when it is asked for
         torch.onnx.export(torch.nn.Linear(4, 4), (torch.ones(1, 4),), out, dynamo=True, verbose=False)
         return
-    model = asked.model()
+    with bare():  # as from_pretrained does: no weight is drawn only to be replaced
+        model = asked.model()
     index = json.loads((checkpoint / "model.safetensors.index.json").read_text())
     state = {}
     for shard in dict.fromkeys(index["weight_map"].values()):
         state.update(load_file(checkpoint / shard))
-    model.load_state_dict(state, strict=False)  # tied weights are there once
+    assign(model, state)
     del state
     # Only for inputs of the same shapes and values as Fairway's.
     subject = build_subject(model, asked.inputs, bounds=asked.bounds, example=asked.example)

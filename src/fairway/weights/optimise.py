@@ -47,8 +47,8 @@ def optimise(model: ir.Model, known: Weights) -> None:
 def quick_matching() -> Iterator[None]:
     """Within, onnxscript looks for a pattern with several ends only where a node can be the first of them.
 
-    It has one (two slices that make a split), and reads the whole graph for it at every node: nine tenths of the time
-    for a graph of ten thousand.
+    It has one (two slices that make a split), and reads the whole graph for it at every node: most of the time that a
+    graph of six thousand nodes took.
     """
     try:  # private; seen in onnxscript 0.7.2
         from onnxscript.rewriter._basics import MatchResult

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairway.errors import complain
-from fairway.record import INSIDE, hash_file, hash_once, record_path, short
+from fairway.record import INSIDE, hash_checkpoint, hash_file, record_path, short
 from fairway.workshop import Janitor, commit, open_workshop
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def deliver(
             record["file"]["data"] = {"name": data, "sha256": hash_file(staged / data)}
         if stored.mode == "link":
             record["file"]["linked"] = [
-                {"name": from_home(path, target.parent), "sha256": hash_once(Path(path))}
+                {"name": from_home(path, target.parent), "blake3": hash_checkpoint(Path(path))}
                 for path in sorted(stored.links.values())
             ]
         beside = record_path(target).name

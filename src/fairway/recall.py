@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeVar
 
 from fairway.errors import UserError, complain
 from fairway.findings import Finding
-from fairway.record import FORMAT, hash_file, hash_once, record_path
+from fairway.record import FORMAT, hash_checkpoint, hash_file, record_path
 from fairway.subject.room import is_regular
 
 LARGEST = 64 * 2**20
@@ -53,7 +53,7 @@ class Stored:
     """sha256 by name: the model file, and its data file if it has one."""
     whole: Mapping[str, Any]
     linked: Mapping[str, str] = field(default_factory=dict)
-    """sha256 of the checkpoints that the model's weights lie in, by their paths from its folder."""
+    """BLAKE3 of the checkpoints that the model's weights lie in, by their paths from its folder."""
 
 
 def read_record(path: Path) -> Stored:
@@ -93,7 +93,7 @@ def parse_record(text: bytes) -> Stored:
             raise ValueError("file.linked is not a list")
         for one in file["linked"]:
             entry = _object(one, "file.linked")
-            linked[_link_name(entry)] = _hash(entry.get("sha256"), "file.linked.sha256")
+            linked[_link_name(entry)] = _hash(entry.get("blake3"), "file.linked.blake3")
     subject = _object(whole.get("subject"), "subject")
     evidence = {} if whole.get("evidence") is None else _object(whole["evidence"], "evidence")
     tested = evidence.get("tested", [])
@@ -246,6 +246,6 @@ def compare_with_record(model: Path) -> tuple[Stored | None, Finding | None]:
     for name, digest in stored.linked.items():
         if not is_regular(model.parent / name):
             return stored, Finding("FW119", f"{name}, which {model.name} links to, is not there")
-        if hash_once(model.parent / name) != digest:
-            return stored, Finding("FW119", f"{name}, which {model.name} links to: its sha256 differs")
+        if hash_checkpoint(model.parent / name) != digest:
+            return stored, Finding("FW119", f"{name}, which {model.name} links to: its hash differs")
     return stored, None

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from fairway.record import hash_file, record_path
+from fairway.record import hash_checkpoint, hash_file, record_path
 
 
 def make_model(folder: Path, seed: int = 0, rows: int = 3, name: str = "net.onnx", external: str | None = None) -> Path:
@@ -51,9 +51,11 @@ def write_record(model: Path, external: str | None, rows: int, verdict: str = "v
         "file": {"name": model.name, "sha256": hash_file(model)},
     }  # fmt: skip
     if external is not None:
-        key = "linked" if "/" in external or external.endswith(".safetensors") else "data"
-        entry = {"name": external, "sha256": hash_file(model.parent / external)}
-        record["file"][key] = [entry] if key == "linked" else entry
+        data = model.parent / external
+        if "/" in external or external.endswith(".safetensors"):
+            record["file"]["linked"] = [{"name": external, "blake3": hash_checkpoint(data)}]
+        else:
+            record["file"]["data"] = {"name": external, "sha256": hash_file(data)}
     record_path(model).write_text(json.dumps(record))
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairway.errors import UserError
 from fairway.subject.bare import bare
@@ -51,6 +53,34 @@ def test_parameters_take_no_room_and_buffers_are_as_built() -> None:
     assert {p.device.type for p in model.parameters()} == {"meta"}
     assert model.scale.item() == 3.0
     assert model.out.weight is model.table.weight
+
+
+class Drawing(nn.Linear):
+    """Draws its weights a second time, as transformers' models do, and a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 4)
+        nn.init.normal_(self.weight)
+        self.register_buffer("noise", torch.zeros(3).uniform_(1, 2))
+
+
+class Draws(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.on: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            self.on.append(args[0].device.type)
+        return func(*args, **(kwargs or {}))
+
+
+def test_numbers_are_drawn_for_buffers_and_not_for_parameters() -> None:
+    with Draws() as draws, bare():
+        model = Drawing()
+    assert draws.on == ["cpu"]
+    assert model.noise.min() >= 1
+    assert "normal_" not in vars(torch.Tensor)
 
 
 def test_a_bare_model_with_its_checkpoint_answers_like_the_whole_one(tmp_path: Path, whole: Net) -> None:

@@ -104,7 +104,7 @@ def test_a_changed_checkpoint_is_refused_when_the_file_is_used(tmp_path: Path) -
     with pytest.raises(UserError) as caught:
         fairway.verify(tmp_path / "out.onnx", seeded(), SPEC, bounds=BOUNDS, level="quick")
     assert caught.value.finding.code == "FW119"
-    assert caught.value.finding.seen == "net.safetensors, which out.onnx links to: its sha256 differs"
+    assert caught.value.finding.seen == "net.safetensors, which out.onnx links to: its hash differs"
 
 
 def test_a_checkpoint_that_was_moved_is_missed(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import signal
 import sys
@@ -78,6 +80,8 @@ app.command("completion")(completion.completion)
 def main() -> None:
     """Runs the command; every way out has its exit code."""
     _end_politely()
+    # At its end Python looks through everything for garbage, a second's work after torch, just before all of it goes.
+    atexit.register(gc.freeze)
     if completion.ASKED in os.environ:
         completion.answer_shells()
     try:

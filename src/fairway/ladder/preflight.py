@@ -68,7 +68,7 @@ def look(subject: Subject, remedies: bool) -> Preflight:
     first = [leaf.value for leaf in leaves]
     random, settled = _random(subject, tensors, first)
     findings += random
-    refused, others = _corners(subject)
+    refused, others = _corners(subject, first)
     findings += refused
     if not any(f.severity == "error" for f in findings):
         findings += _without_effect(subject, tensors, settled)
@@ -182,11 +182,14 @@ def _refusal(subject: Subject, error: Exception, point: Point) -> Finding:
     return Finding("FW201", f"{type(error).__name__}: {first}, at {show(point)}", where=user_frame(frames), todo=todo)
 
 
-def _corners(subject: Subject) -> tuple[list[Finding], list[torch.Tensor]]:
-    """PyTorch at the lowest corner and at a second example, with its answer there; the evidence goes to the highest."""
+def _corners(subject: Subject, answer: list[torch.Tensor]) -> tuple[list[Finding], list[torch.Tensor]]:
+    """PyTorch at the lowest corner and at a second example, with its answer there; the evidence goes to the highest.
+
+    Where both are the example itself, `answer` is what it said there.
+    """
     low, other = {d.name: d.sizes[0] for d in subject.domain.dims}, other_example(subject)
-    answer: list[torch.Tensor] = []
-    for point in (low, other) if low != other else (other,):
+    points = () if low == other == subject.example else (low, other) if low != other else (other,)
+    for point in points:
         try:
             answer = run_eager(subject, subject.make(point, 2, "normal"))
         except UserError as error:

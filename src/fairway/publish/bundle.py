@@ -12,7 +12,7 @@ from typing import Any
 from fairway.errors import complain
 from fairway.findings import Finding
 from fairway.recall import Stored, compare_with_record, parse_record
-from fairway.record import FORMAT, hash_file, record_path, versions
+from fairway.record import FORMAT, hash_checkpoint, hash_file, record_path, versions
 from fairway.subject.onnx_file import Header, open_header
 
 LARGEST = 64 * 2**20
@@ -108,7 +108,7 @@ def _doubt(model: Path, header: Header, stored: Stored | None, finding: Finding 
         return f"{model.name} is {stored.proven.verdict}"
     if (marked := unverified_mark(stored)) is not None:
         return marked
-    unknown = sorted(set(header.external) - set(_hashes(model, stored)))
+    unknown = sorted(set(header.external) - {*_hashes(model, stored), *stored.linked})
     if unknown:
         return f"{unknown[0]}, which {model.name} reads, is not in its record"
     return None
@@ -124,7 +124,7 @@ def unverified_mark(stored: Stored) -> str | None:
 def _hashes(model: Path, stored: Stored) -> dict[str, str]:
     """By name, with the model's own name of today: a file and its record may be renamed together."""
     (_, own), *others = stored.files.items()
-    return {model.name: own, **dict(others), **stored.linked}
+    return {model.name: own, **dict(others)}
 
 
 def _marked(model: Path, header: Header, about: Stored | None, doubt: str) -> bytes:
@@ -133,7 +133,8 @@ def _marked(model: Path, header: Header, about: Stored | None, doubt: str) -> by
     if about is not None:
         whole = about.whole
     else:
-        linked = [{"name": name, "sha256": hash_file(model.parent / name)} for name in sorted(set(header.external))]
+        outside = sorted(set(header.external))
+        linked = [{"name": name, "blake3": hash_checkpoint(model.parent / name)} for name in outside]
         whole = {
             "format": FORMAT,
             "subject": {"name": model.stem, "sha256": NOBODY, "domain": {}},

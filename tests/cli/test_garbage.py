@@ -1,0 +1,43 @@
+"""Python's search for garbage: rare while modules are imported, none at the end, as ever in between."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+
+import pytest
+
+from fairway.cli.show import loading
+
+
+def test_while_torch_is_loaded_garbage_is_looked_for_less_often_and_then_as_before() -> None:
+    before = gc.get_threshold()
+    with loading():
+        assert gc.get_threshold()[0] > before[0]
+    assert gc.get_threshold() == before
+    with pytest.raises(OSError, match="no such recipe"), loading():
+        raise OSError("no such recipe")
+    assert gc.get_threshold() == before
+
+
+def test_a_user_who_looks_even_less_often_is_left_alone() -> None:
+    before = gc.get_threshold()
+    gc.set_threshold(10**6, 2, 3)
+    try:
+        with loading():
+            assert gc.get_threshold() == (10**6, 2, 3)
+    finally:
+        gc.set_threshold(*before)
+
+
+def test_at_the_end_nothing_is_looked_through_any_more() -> None:
+    script = (
+        "import atexit, gc, sys\n"
+        "atexit.register(lambda: print('frozen', gc.get_freeze_count() > 1000))\n"  # handlers are called last first
+        "sys.argv = ['fairway', 'routes']\n"
+        "from fairway.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "frozen True"

@@ -7,6 +7,7 @@ mapped pages of the checkpoint count, too.
 from __future__ import annotations
 
 import os
+import re
 import resource
 import subprocess
 import time
@@ -41,6 +42,7 @@ def share(pid: int) -> int:
 
 def measured(command: Sequence[str], folder: Path, timeout: float) -> dict[str, Any]:
     """Runs the command, whose files go into the folder."""
+    load = os.getloadavg()[0]
     before = {path: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
     started, used = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     log = folder.parent / f"{folder.name}.log"
@@ -53,12 +55,15 @@ def measured(command: Sequence[str], folder: Path, timeout: float) -> dict[str, 
             time.sleep(EVERY)
     now = resource.getrusage(resource.RUSAGE_CHILDREN)
     after = {path: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+    text = log.read_text(errors="replace")
+    told = re.findall(r"^the call alone: ([\d.]+)", text, re.MULTILINE)
     return {
         "exit": running.returncode,
         "cpu_seconds": round(now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime, 1),
         "wall_seconds": round(time.monotonic() - started, 1),
         "peak_mb": round(peak / MB),
         "written_mb": round(sum(size for path, size in after.items() if path not in before) / MB, 1),
-        "load": os.getloadavg()[0],
-        "tail": log.read_text(errors="replace").strip().splitlines()[-1:][0][:200] if log.stat().st_size else "",
+        "load": load,
+        "call_cpu_seconds": float(told[-1]) if told else None,
+        "tail": text.strip().splitlines()[-1][:200] if text.strip() else "",
     }

@@ -3,13 +3,16 @@
 `python benchmarks/large/stock.py text_half CHECKPOINT out.onnx HOW`, where HOW is `dynamo` or `trace`, with the model
 built as `from_pretrained` does, without drawing weights; `drawn`, dynamo after `Model(config)` and `load_state_dict`;
 `layer`, one linear layer by dynamo after the same imports; `block`, the model with one block of each run of equal ones,
-which is the least that any way costs which captures a block.
+which is the least that any way costs which captures a block. `fairway` is `fairway.export` at the level none, to
+compare the calls alone: what each took of the CPU, without imports and loading, is the last line printed.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -28,10 +31,14 @@ def main(recipe: str, checkpoint: Path, out: str, exporter: str) -> None:
     from fairway.weights import repeats
 
     asked = getattr(models, recipe)
+    if exporter == "fairway":
+        with_fairway(recipe, checkpoint, out)
+        return
     if exporter == "layer":
         with torch.device("meta"):
             asked.model()  # transformers imports a class when it is asked for
-        torch.onnx.export(torch.nn.Linear(4, 4), (torch.ones(1, 4),), out, dynamo=True, verbose=False)
+        layer, given = torch.nn.Linear(4, 4), (torch.ones(1, 4),)
+        timed(lambda: torch.onnx.export(layer, given, out, dynamo=True, verbose=False))
         return
     with nullcontext() if exporter == "drawn" else bare():
         model = asked.model()
@@ -54,10 +61,26 @@ def main(recipe: str, checkpoint: Path, out: str, exporter: str) -> None:
     varying = [{axis: str(size) for axis, size in enumerate(s.shape) if size.names} for s in subject.spec]
     if exporter != "trace":
         shapes = tuple(dict.fromkeys(axes, torch.export.Dim.DYNAMIC) for axes in varying)
-        torch.onnx.export(model, tensors, out, dynamo=True, dynamic_shapes=shapes, input_names=names, verbose=False)
+        how = {"dynamo": True, "dynamic_shapes": shapes, "verbose": False}
     else:
-        axes = dict(zip(names, varying, strict=True))
-        torch.onnx.export(model, tensors, out, dynamo=False, dynamic_axes=axes, input_names=names)
+        how = {"dynamo": False, "dynamic_axes": dict(zip(names, varying, strict=True))}
+    timed(lambda: torch.onnx.export(model, tensors, out, input_names=names, **how))
+
+
+def with_fairway(recipe: str, checkpoint: Path, out: str) -> None:
+    from fairway.exporting import export_subject, make_settings
+    from fairway.subject.recipe import Overrides, load_subject
+
+    subject = load_subject(f"{HERE / 'models.py'}:{recipe}", Overrides(checkpoint=checkpoint))
+    settings = make_settings("none", (), None, True, 3000.0, 0, "link")
+    timed(lambda: export_subject(subject, Path(out), settings))
+
+
+def timed(call: Callable[[], object]) -> None:
+    """Calls it, and tells its share of the CPU, processes that it started included."""
+    before = os.times()
+    call()
+    print("the call alone:", round(sum(os.times()[:4]) - sum(before[:4]), 1), "CPU-seconds")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def main(recipe: str, checkpoint: Path, out: str, exporter: str) -> None:
         with_fairway(recipe, checkpoint, out)
         return
     if exporter == "layer":
-        with torch.device("meta"):
+        with bare():
             asked.model()  # transformers imports a class when it is asked for
         layer, given = torch.nn.Linear(4, 4), (torch.ones(1, 4),)
         timed(lambda: torch.onnx.export(layer, given, out, dynamo=True, verbose=False))
@@ -52,7 +52,7 @@ def main(recipe: str, checkpoint: Path, out: str, exporter: str) -> None:
         assign(model, state)
     del state
     if exporter == "block":
-        repeats.KEPT = 1
+        repeats.KEPT, repeats.LEAST = 1, 2
         repeats.shorten(model, repeats.find_repeats(model))
     # Only for inputs of the same shapes and values as Fairway's.
     subject = build_subject(model, asked.inputs, bounds=asked.bounds, example=asked.example)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -170,6 +171,17 @@ def test_a_point_that_pytorch_refuses_does_not_hide_a_loop() -> None:
             model(torch.zeros(1, length, dtype=torch.long), use_cache=False)
 
     assert len(loops_of_libraries(model, given, [lambda: run(3), lambda: 1 / 0, lambda: run(5)])) == 1
+
+
+def test_where_no_library_loops_nothing_is_even_prepared_for_a_run() -> None:
+    def runs() -> Iterator[Callable[[], None]]:
+        raise AssertionError("a run was asked for")
+        yield
+
+    assert loops_of_libraries(SpreadBySlices(), None, runs()) == frozenset()
+    scan = MambaModel(MambaConfig(vocab_size=50, hidden_size=16, num_hidden_layers=1, state_size=4, use_mambapy=False))
+    with pytest.raises(AssertionError, match="asked for"):
+        loops_of_libraries(scan.eval(), {"input_ids": torch.zeros(1, 3, dtype=torch.long)}, runs())
 
 
 def test_a_list_that_counts_to_a_size_is_a_suspect_and_others_are_not() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,13 +25,11 @@ from fairway.ladder.capture import Captured, capture, case_for
 from fairway.ladder.diagnose import accuse, blame, diagnose
 from fairway.ladder.judging import judged_apart, settle
 from fairway.ladder.plan import SOURCE, Step, next_step
-from fairway.ladder.preflight import Preflight, faked, glance, look
+from fairway.ladder.preflight import Preflight, computed, faked, glance, look
 from fairway.ladder.prescribe import Prescription, check_patches, matches_for, patched, prescribe
 from fairway.ladder.route import Route
 from fairway.rewrite.counting import loops_of_libraries
 from fairway.rewrite.find import Lines, Suspect, suspects
-from fairway.runtimes.eager import run_eager
-from fairway.subject.dims import Point
 from fairway.subject.onnx_file import Header, dims_fixed
 from fairway.subject.subject import Subject
 from fairway.weights.alike import called_alike
@@ -159,22 +157,23 @@ def _look(subject: Subject, settings: Settings, repeats: tuple[Repeat, ...]) -> 
         preflight = replace(preflight, findings=(*preflight.findings, *check_patches(subject)))
     args, kwargs = subject.call(subject.make(subject.example, 1, "normal"))
     given = inspect.signature(subject.model.forward).bind(*args, **kwargs).arguments
-    # A loop over blocks may take its second step far from the examples, so the largest sizes are among the runs.
-    points = (*examples(subject, {}), {dim.name: dim.sizes[-1] for dim in subject.domain.dims})
-    several = len({tuple(sorted(point.items())) for point in points}) > 1
-    runs = [partial(_runner(subject), subject, point) for point in points] if several else []
     with patched(subject.model, subject.patches):
-        loops: Lines = frozenset() if preflight.hopeless else loops_of_libraries(subject.model, given, runs)
+        loops: Lines = frozenset() if preflight.hopeless else loops_of_libraries(subject.model, given, _runs(subject))
         return preflight, suspects(subject.model, given, loops)
 
 
-def _runner(subject: Subject) -> Callable[[Subject, Point], Any]:
+def _runs(subject: Subject) -> Iterator[Callable[[], Any]]:
     """How steps are counted: a large model's in fake tensors, which read none of its weights, where it goes so."""
+    # A loop over blocks may take its second step far from the examples, so the largest sizes are among the runs.
+    points = (*examples(subject, {}), {dim.name: dim.sizes[-1] for dim in subject.domain.dims})
+    if len({tuple(sorted(point.items())) for point in points}) == 1:
+        return
+    run = computed
     if is_large(subject.model):
         with suppress(Exception):
             faked(subject, subject.example)
-            return faked
-    return lambda subject, point: run_eager(subject, subject.make(point, 1, "normal"))
+            run = faked
+    yield from (partial(run, subject, point) for point in points)
 
 
 def _walk(

@@ -107,6 +107,11 @@ def faked(subject: Subject, point: Point) -> Any:
         return subject.model(*args, **kwargs)
 
 
+def computed(subject: Subject, point: Point) -> Any:
+    """The model's answer in earnest."""
+    return run_eager(subject, subject.make(point, 1, "normal"))
+
+
 def _left_out(subject: Subject, answer: Any) -> list[Finding]:
     """A number or a word beside the tensors is left out where it is always the same, and refused where it is not."""
     here = left_out(answer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -16,11 +16,11 @@ from fairway.subject.source import is_users
 
 
 def loops_of_libraries(
-    model: torch.nn.Module, given: Mapping[str, Any] | None, runs: Sequence[Callable[[], Any]]
+    model: torch.nn.Module, given: Mapping[str, Any] | None, runs: Iterable[Callable[[], Any]]
 ) -> Lines:
     """Loops in libraries' code that take another number of steps in another of the runs, which differ in sizes.
 
-    Read alone, their code has many loops that are never entered, or that go over layers.
+    Read alone, their code has many loops that are never entered, or that go over layers. Without a loop nothing is run.
     """
     read = [s for s in every_site(model, given) if not is_users(s.source.file) and isinstance(s.node, ast.For)]
     counts = []

@@ -1,5 +1,6 @@
 """PyTorch is watched inside its own control flow too, and what it refuses is no proof."""
 
+import pytest
 import torch
 from torch._higher_order_ops import while_loop
 from torch._higher_order_ops.scan import scan
@@ -93,3 +94,16 @@ def test_grouped_products_have_a_truth_though_torch_has_them_in_no_float64():
     x = tensors[0].double()
     torch.testing.assert_close(truth, torch.cat([x[:2] @ weight[0], x[2:] @ weight[2]]))
     torch.testing.assert_close(ours.double(), truth, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [f"Conv{way}{n}d" for way in ("", "Transpose") for n in (1, 2, 3)])
+def test_a_convolution_with_a_bias_has_a_truth_one_weight_at_a_time(kind):
+    """torch compares the dtypes of input and bias before anybody can watch."""
+    model = getattr(torch.nn, kind)(2, 3, 3).eval()
+    shape = ", ".join("5" * int(kind[-2]))
+    subject = build_subject(model, [f"input: float32[1, 2, {shape}]"])
+    tensors = subject.make({}, 1, "normal")
+    (whole,), (truth,) = run_truth(subject, tensors), run_truth(subject, tensors, piecewise=True)
+    assert truth.dtype == torch.float64
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    torch.testing.assert_close(truth, whole, rtol=1e-12, atol=1e-12)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map  # seen to work in torch 2.9–2.13; no public counterpart
 
 from fairway.evidence.yardstick import Array
@@ -57,7 +58,8 @@ def run_truth(subject: Subject, tensors: Sequence[torch.Tensor], piecewise: bool
     `piecewise` widens each weight where it is used, and for that long: slower, but never more than one at a time.
     """
     wide = _wide_default() if piecewise else widened(subject.model)
-    with wide, torch.no_grad(), uncompiled(), _Widen(HUGE if piecewise else None):
+    meeting = _WidenConvolutions() if piecewise else nullcontext()
+    with wide, torch.no_grad(), uncompiled(), meeting, _Widen(HUGE if piecewise else None):
         args, kwargs = subject.call([t.double() if t.dtype in NARROW else t.clone() for t in tensors])
         return [leaf.value for leaf in output_leaves(subject.model(*args, **kwargs))]
 
@@ -83,6 +85,20 @@ class _Widen(Watch):  # type: ignore[no-untyped-call]  # torch's class is untype
         plain = _grouped if func is torch.ops.aten._grouped_mm.default else func
         result = plain(*tree_map(_wide, args), **tree_map(_wide, kwargs))
         return tree_map(_wide, result)
+
+
+class _WidenConvolutions(TorchFunctionMode):
+    """A convolution looks at its bias before any operator is called, and refuses one narrower than its input."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in _CONVOLUTIONS:
+            args, kwargs = tree_map(_wide, (tuple(args), kwargs))
+        return func(*args, **kwargs)
+
+
+_CONVOLUTIONS = (torch.conv1d, torch.conv2d, torch.conv3d)
+"""Their transposed kin ask no such thing."""
 
 
 def _grouped(

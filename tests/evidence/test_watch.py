@@ -96,12 +96,19 @@ def test_grouped_products_have_a_truth_though_torch_has_them_in_no_float64():
     torch.testing.assert_close(ours.double(), truth, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", [f"Conv{way}{n}d" for way in ("", "Transpose") for n in (1, 2, 3)])
-def test_a_convolution_with_a_bias_has_a_truth_one_weight_at_a_time(kind):
-    """torch compares the dtypes of input and bias before anybody can watch."""
-    model = getattr(torch.nn, kind)(2, 3, 3).eval()
-    shape = ", ".join("5" * int(kind[-2]))
-    subject = build_subject(model, [f"input: float32[1, 2, {shape}]"])
+@pytest.mark.parametrize(
+    ("model", "inputs"),
+    [
+        *((getattr(torch.nn, f"Conv{n}d")(2, 3, 3), ["input: float32[1, 2" + ", 5" * n + "]"]) for n in (1, 2, 3)),
+        (torch.nn.ConvTranspose2d(2, 3, 3), ["input: float32[1, 2, 5, 5]"]),
+        (torch.nn.Bilinear(4, 5, 3), ["input1: float32[2, 4]", "input2: float32[2, 5]"]),
+        (torch.nn.PReLU(), ["input: float32[2, 4]"]),
+    ],
+    ids=lambda one: type(one).__name__ if isinstance(one, torch.nn.Module) else "",
+)
+def test_functions_that_compare_dtypes_have_a_truth_one_weight_at_a_time(model, inputs):
+    """They do so before anybody can watch."""
+    subject = build_subject(model.eval(), inputs)
     tensors = subject.make({}, 1, "normal")
     (whole,), (truth,) = run_truth(subject, tensors), run_truth(subject, tensors, piecewise=True)
     assert truth.dtype == torch.float64

@@ -58,8 +58,8 @@ def run_truth(subject: Subject, tensors: Sequence[torch.Tensor], piecewise: bool
     `piecewise` widens each weight where it is used, and for that long: slower, but never more than one at a time.
     """
     wide = _wide_default() if piecewise else widened(subject.model)
-    meeting = _WidenConvolutions() if piecewise else nullcontext()
-    with wide, torch.no_grad(), uncompiled(), meeting, _Widen(HUGE if piecewise else None):
+    wary = _WidenWary() if piecewise else nullcontext()
+    with wide, torch.no_grad(), uncompiled(), wary, _Widen(HUGE if piecewise else None):
         args, kwargs = subject.call([t.double() if t.dtype in NARROW else t.clone() for t in tensors])
         return [leaf.value for leaf in output_leaves(subject.model(*args, **kwargs))]
 
@@ -87,18 +87,17 @@ class _Widen(Watch):  # type: ignore[no-untyped-call]  # torch's class is untype
         return tree_map(_wide, result)
 
 
-class _WidenConvolutions(TorchFunctionMode):
-    """A convolution looks at its bias before any operator is called, and refuses one narrower than its input."""
+class _WidenWary(TorchFunctionMode):
+    """Some functions compare their arguments' dtypes before any operator is called; theirs are widened here already."""
 
     def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func in _CONVOLUTIONS:
+        if func in _WARY:
             args, kwargs = tree_map(_wide, (tuple(args), kwargs))
         return func(*args, **kwargs)
 
 
-_CONVOLUTIONS = (torch.conv1d, torch.conv2d, torch.conv3d)
-"""Their transposed kin ask no such thing."""
+_WARY = (torch.conv1d, torch.conv2d, torch.conv3d, torch.bilinear, torch.prelu)
 
 
 def _grouped(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -41,3 +42,22 @@ def test_at_the_end_nothing_is_looked_through_any_more() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "frozen True"
+
+
+def test_what_was_imported_before_the_recipe_is_not_looked_through_and_what_the_recipe_makes_is(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.py"
+    recipe.write_text(
+        "import gc, sys\n"
+        "import torch\n"
+        "print('frozen', gc.get_freeze_count() > 100_000, file=sys.stderr)\n"
+        "class Knot:\n"
+        "    def __init__(self): self.own = self\n"
+        "    def __del__(self): print('untied', file=sys.stderr)\n"
+        "Knot()\n"
+        "gc.collect()\n"
+        "model = torch.nn.ReLU()\n"
+    )
+    asked = [f"{recipe}:model", "--input", "x: float32[2]", "-o", str(tmp_path / "out.onnx"), "--level", "none"]
+    said = subprocess.run([sys.executable, "-m", "fairway", "export", *asked], capture_output=True, text=True).stderr
+    assert "frozen True" in said, said
+    assert "untied" in said

@@ -77,6 +77,108 @@ class ByIndex(Tower):
         return x
 
 
+class Scaled(nn.Module):
+    def __init__(self, index: int) -> None:
+        super().__init__()
+        self.index = index
+        self.fc = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return x + torch.tanh(self.fc(x)) * torch.sigmoid(scale).unsqueeze(-1)
+
+
+class AllScaled(nn.Module):
+    """Each block computes the same of what all are handed; in the graph the first does it for all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Scaled(i) for i in range(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scale = x.mean(-1)
+        for block in self.blocks:
+            x = block(x, scale)
+        return x
+
+
+class Biased(Scaled):
+    """Makes a bias where it is handed none, as T5's blocks do."""
+
+    def forward(self, x: torch.Tensor, bias: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+        made = torch.sigmoid(x) if bias is None else bias
+        return x + torch.tanh(self.fc(x)) * made, made
+
+
+class FirstBiased(AllScaled):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Biased(i) for i in range(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        bias = None
+        for block in self.blocks:
+            x, bias = block(x, bias)
+        return x
+
+
+class Measured(Scaled):
+    def forward(self, x: torch.Tensor, made: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        measured = torch.sigmoid(x)
+        return x * measured + torch.tanh(self.fc(x)) * made, measured
+
+
+class OfTheFirst(AllScaled):
+    """Every block measures, and all the later ones are handed what the first one measured."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Measured(i) for i in range(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made = torch.cos(x)
+        for i, block in enumerate(self.blocks):
+            x, measured = block(x, made)
+            made = measured if i == 0 else made
+        return x
+
+
+class Delayed(Scaled):
+    """Takes what the block before measured, and the first its own."""
+
+    def forward(self, x: torch.Tensor, before: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+        measured = torch.sigmoid(x)
+        return x * measured + torch.tanh(self.fc(x)) * (measured if before is None else before), measured
+
+
+class AllDelayed(FirstBiased):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Delayed(i) for i in range(8))
+
+
+class Placed(Scaled):
+    """Adds to what the first block gets, which nothing about the calls tells."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + torch.cos(x) if self.index == 0 else x
+        return x + torch.tanh(self.fc(x))
+
+
+class FirstPlaced(Tower):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Placed(i) for i in range(8))
+
+
+class InRounds(Tower):
+    """The blocks are gone through twice."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in (*self.blocks, *self.blocks):
+            x = block(x)
+        return x
+
+
 def seeded(kind: type[nn.Module] = Tower, dtype: torch.dtype = torch.float32) -> nn.Module:
     torch.manual_seed(5)
     return kind().to(dtype).eval()

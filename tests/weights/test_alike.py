@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,9 +25,9 @@ class Block(nn.Module):
 class Masked(nn.Module):
     """Blocks that are handed what `given` says beside the one before them."""
 
-    def __init__(self, given: Given) -> None:
+    def __init__(self, given: Given, count: int = 8) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(Block() for _ in range(8))
+        self.blocks = nn.ModuleList(Block() for _ in range(count))
         self.given = given
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -41,27 +42,85 @@ ONE, OTHER = np.arange(2), np.arange(3)
 
 
 @pytest.mark.parametrize(
-    ("given", "alike"),
+    ("given", "kept"),
     [
-        (lambda i, one, other: (one,), True),
-        (lambda i, one, other: (other if i == 0 else one,), True),  # the first is captured on its own
-        (lambda i, one, other: (one + i,), True),
-        (lambda i, one, other: (i, 0.5), True),
-        (lambda i, one, other: (OTHER if i == 5 else ONE,), False),
-        (lambda i, one, other: (i % 2 == 0,), False),
-        (lambda i, one, other: (other if i == 5 else one,), False),
-        (lambda i, one, other: (other if i % 2 else one,), False),
-        (lambda i, one, other: (None if i == 5 else one,), False),
-        (lambda i, one, other: (one, other) if i == 5 else (one,), False),
+        (lambda i, one, other: (one,), 2),
+        (lambda i, one, other: (other if i == 0 else one,), 3),
+        (lambda i, one, other: (None if i == 0 else one,), 3),
+        (lambda i, one, other: () if i == 0 else (one,), 3),
+        (lambda i, one, other: (i == 0,), 3),
+        (lambda i, one, other: (max(i, 1),), 3),
+        (lambda i, one, other: (one + i,), 2),
+        (lambda i, one, other: (i, 0.5), 2),
+        (lambda i, one, other: (OTHER if i == 5 else ONE,), None),
+        (lambda i, one, other: (i % 2 == 0,), None),
+        (lambda i, one, other: (other if i == 5 else one,), None),
+        (lambda i, one, other: (other if i % 2 else one,), None),
+        (lambda i, one, other: (None if i == 5 else one,), None),
+        (lambda i, one, other: (one, other) if i == 5 else (one,), None),
     ],
     ids=[
-        "shared", "first apart", "each its own", "numbers", "arrays", "flags", "one apart", "in turns", "one without",
-        "one with more",
+        "shared", "first apart", "first without", "first with less", "first with a flag", "first two share",
+        "each its own", "numbers",
+        "arrays", "flags", "one apart", "in turns", "one without", "one with more",
     ],
 )
-def test_blocks_that_share_what_others_are_not_handed_are_not_alike(given: Given, alike: bool) -> None:
+def test_blocks_that_share_what_others_are_not_handed_are_not_alike(given: Given, kept: int | None) -> None:
     model = Masked(given)
-    assert called_alike(model, RUN, lambda: model(torch.ones(2))) == (RUN if alike else ())
+    left = called_alike(model, RUN, lambda: model(torch.ones(2)))
+    assert left == (() if kept is None else (replace(RUN[0], kept=kept),))
+
+
+def test_the_model_is_afterwards_what_it_was() -> None:
+    model = Tower().eval()
+    x = torch.randn(1, 2, 64)
+    before = model(x)
+    called_alike(model, RUN, lambda: model(x))
+    assert torch.equal(model(x), before)
+    assert not any("forward" in vars(block) for block in model.blocks)
+
+
+def test_what_the_first_block_makes_for_all_takes_three_blocks_to_tell() -> None:
+    class Pair(nn.Module):
+        def forward(self, x: torch.Tensor, made: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+            return x * 2, x + 1
+
+    class Biased(nn.Module):
+        def __init__(self, handed_on: bool) -> None:
+            super().__init__()
+            self.blocks = nn.ModuleList(Pair() for _ in range(8))
+            self.handed_on = handed_on
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            made = x
+            for i, block in enumerate(self.blocks):
+                x, other = block(x, made)
+                made = other if self.handed_on or i == 0 else made
+            return x
+
+    for handed_on, kept in ((True, 2), (False, 3)):
+        model = Biased(handed_on)
+        left = called_alike(model, RUN, lambda: model(torch.ones(2)))  # noqa: B023  # called at once
+        assert left == (replace(RUN[0], kept=kept),)
+
+
+@pytest.mark.parametrize("rounds", [0.5, 2])
+def test_blocks_that_are_not_called_once_each_are_not_alike(rounds: float) -> None:
+    class Rounds(Tower):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for block in [*self.blocks, *self.blocks][: int(8 * rounds)]:
+                x = block(x)
+            return x
+
+    model = Rounds()
+    assert called_alike(model, RUN, lambda: model(torch.ones(1, 2, 64))) == ()
+
+
+def test_a_short_run_is_worth_it_only_with_two_blocks() -> None:
+    for given, left in ((lambda i, one, other: (one,), 1), (lambda i, one, other: (other if i == 0 else one,), 0)):
+        model = Masked(given, 3)
+        run = (Repeat("blocks", 0, 3),)
+        assert len(called_alike(model, run, lambda: model(torch.ones(2)))) == left  # noqa: B023  # called at once
 
 
 def test_where_the_model_cannot_run_the_judge_decides() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
 from tests.weights.nets import Block, Tower
 from torch import nn
 
-from fairway.weights.repeats import KEPT, LEAST, Repeat, find_repeats, shorten
+from fairway.weights.repeats import LEAST, Repeat, find_repeats, longer, shorten
 
 
 def runs(*blocks: nn.Module, training: bool = False) -> list[tuple[int, int]]:
@@ -28,6 +29,30 @@ def test_a_sequential_counts_as_well() -> None:
 
 def test_a_short_run_is_left_alone() -> None:
     assert find_repeats(Tower(LEAST - 1)) == ()
+
+
+def test_short_runs_count_beside_a_long_one() -> None:
+    stages = [nn.Sequential(*(Block(i, width) for i in range(n))) for n, width in ((3, 8), (2, 16), (9, 32), (3, 64))]
+    model = nn.ModuleDict({"stages": nn.ModuleList(stages)})
+    assert set(find_repeats(model)) == {Repeat("stages.2", 0, 9), Repeat("stages.0", 0, 3), Repeat("stages.3", 0, 3)}
+
+
+def test_a_short_run_of_long_runs_is_not_the_one_that_counts() -> None:
+    stages = nn.ModuleList(nn.Sequential(*(Block(i) for i in range(7))) for _ in range(4))
+    model = nn.ModuleDict({"stages": stages})
+    assert find_repeats(model) == tuple(Repeat(f"stages.{i}", 0, 7) for i in range(4))
+
+
+def test_of_runs_in_a_run_the_outer_one_counts() -> None:
+    stages = nn.ModuleList(nn.Sequential(*(Block(i) for i in range(7))) for _ in range(6))
+    model = nn.ModuleDict({"stages": stages})
+    assert find_repeats(model) == (Repeat("stages", 0, 6),)
+
+
+def test_where_two_blocks_were_too_few_three_are_kept_and_then_all() -> None:
+    short, long = Repeat("a", 0, 3, kept=2), Repeat("b", 0, 9, kept=2)
+    assert longer((short, long)) == (Repeat("b", 0, 9, kept=3),)
+    assert longer((Repeat("b", 0, 9, kept=3),)) == ()
 
 
 def test_one_block_of_another_size_ends_the_run() -> None:
@@ -63,12 +88,13 @@ def test_one_block_that_stands_there_many_times_is_no_run() -> None:
     assert runs(*[Block(0)] * 8) == []
 
 
-def test_the_shortened_model_has_three_blocks_and_what_comes_after() -> None:
+@pytest.mark.parametrize("kept", [2, 3])
+def test_the_shortened_model_has_its_first_blocks_and_what_comes_after(kept: int) -> None:
     model = nn.Sequential(*(Block(i) for i in range(8)), nn.Linear(64, 3))
     root = nn.ModuleDict({"net": model})
     blocks = [*model.children()]
-    cut = shorten(root, find_repeats(root))
-    assert [*model.children()] == [*blocks[:KEPT], blocks[8]]
-    assert cut.removed == {f"net.{i}": blocks[i] for i in range(KEPT, 8)}
-    assert cut.renumbered == {"net.3": "net.8"}
+    cut = shorten(root, tuple(replace(run, kept=kept) for run in find_repeats(root)))
+    assert [*model.children()] == [*blocks[:kept], blocks[8]]
+    assert cut.removed == {f"net.{i}": blocks[i] for i in range(kept, 8)}
+    assert cut.renumbered == {f"net.{kept}": "net.8"}
     assert model(torch.zeros(2, 64)).shape == (2, 3)

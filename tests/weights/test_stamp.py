@@ -9,10 +9,25 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from tests.weights.nets import BOUNDS, SPEC, ByIndex, Collecting, OneStubborn, Tower, seeded
+from tests.weights.nets import (
+    BOUNDS,
+    SPEC,
+    AllDelayed,
+    AllScaled,
+    ByIndex,
+    Collecting,
+    FirstBiased,
+    FirstPlaced,
+    InRounds,
+    OfTheFirst,
+    OneStubborn,
+    Tower,
+    seeded,
+)
 
 import fairway
 from fairway.ladder import climb
+from fairway.weights import alike
 from fairway.weights import stamp as stamping
 
 
@@ -29,12 +44,23 @@ def blocks(result: fairway.Result) -> list[dict[str, object]]:
     return result.record["blocks"]
 
 
-def test_a_stamped_file_is_the_plain_one_to_the_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stamped = export(tmp_path / "stamped.onnx", seeded(), "standard")
+@pytest.mark.parametrize(
+    ("kind", "refused", "kept"),
+    [
+        (Tower, 0, 2), (AllScaled, 0, 2), (FirstBiased, 0, 2), (OfTheFirst, 0, 3), (AllDelayed, 1, 3),
+        (FirstPlaced, 1, 3),
+    ],
+)
+def test_a_stamped_file_is_the_plain_one_to_the_bit(
+    kind: type[torch.nn.Module], refused: int, kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stamped = export(tmp_path / "stamped.onnx", seeded(kind), "standard")
     assert stamped.verdict == "verified"
-    assert blocks(stamped) == [{"container": "blocks", "first": 0, "count": 8}]
+    assert blocks(stamped) == [{"container": "blocks", "first": 0, "count": 8, "kept": kept}]
+    rungs = stamped.record["ladder"]
+    assert [f["code"] for rung in rungs[:-1] for f in rung["findings"]] == ["FW328"] * refused
     monkeypatch.setattr(climb, "find_repeats", lambda model: ())
-    plain = export(tmp_path / "plain.onnx", seeded())
+    plain = export(tmp_path / "plain.onnx", seeded(kind))
     assert (plain.verdict, blocks(plain)) == ("verified", [])
     assert np.array_equal(answer(tmp_path / "stamped.onnx"), answer(tmp_path / "plain.onnx"))
     files = [onnx.load(tmp_path / name).graph for name in ("stamped.onnx", "plain.onnx")]
@@ -50,6 +76,18 @@ def test_weights_that_are_equal_in_the_captured_blocks_need_not_be_in_the_others
     assert (result.verdict, len(blocks(result))) == ("verified", 1)
     names = {tensor.name for tensor in onnx.load(tmp_path / "out.onnx").graph.initializer}
     assert {name for name, _ in model.named_parameters() if name.endswith(("bias", "norm.weight"))} <= names
+
+
+def test_what_only_the_calls_tell_is_wrong_without_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alike, "KEPT", 2)
+    result = export(tmp_path / "out.onnx", seeded(OfTheFirst))
+    assert [rung["verdict"] for rung in result.record["ladder"]] == ["wrong", "verified"]
+
+
+def test_blocks_that_are_gone_through_twice_are_captured_one_by_one(tmp_path: Path) -> None:
+    result = export(tmp_path / "out.onnx", seeded(InRounds))
+    assert [rung["verdict"] for rung in result.record["ladder"]] == ["verified"]
+    assert blocks(result) == []
 
 
 def test_blocks_whose_values_are_collected_are_captured_one_by_one(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fairway.cli import options
-from fairway.cli.show import Progress, loading, result_status, show_result
+from fairway.cli.show import Progress, loading, result_status, settled, show_result
 
 
 def export(
@@ -57,6 +57,7 @@ def export(
         from fairway.subject.recipe import load_subject
 
         settings = make_settings(level, tuple(route or ()), opset, remedies, timeout, limit, weights)
+        settled()
         subject = load_subject(recipe, said)
     progress = Progress()
     try:

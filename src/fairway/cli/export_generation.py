@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fairway.cli import options
-from fairway.cli.show import Progress, loading, result_status, show_result
+from fairway.cli.show import Progress, loading, result_status, settled, show_result
 
 
 def export_generation(
@@ -50,6 +50,7 @@ def export_generation(
         from fairway.subject.recipe import load_model
 
         settings = make_settings(level, tuple(route or ()), opset, remedies, timeout, limit, judging=True)
+        settled()
         model, found, _ = load_model(recipe, said)
     bounds = {**found.bounds, **said.bounds}
     progress = Progress()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fairway.cli import options
-from fairway.cli.show import Progress, loading, result_status, show_result
+from fairway.cli.show import Progress, loading, result_status, settled, show_result
 
 if TYPE_CHECKING:
     from fairway.ladder.climb import Settings
@@ -27,6 +27,7 @@ def judge_and_show(
         from fairway.subject.recipe import load_subject
 
         settings = make_settings(level, (), None, True, timeout, limit, judging=True)
+        settled()
         subject = load_subject(recipe, said)
     progress = Progress()
     try:

@@ -72,6 +72,11 @@ class Progress:
             sys.stderr.flush()
 
 
+def settled() -> None:
+    """Called before the recipe is run: what was imported so far stays to the end, and is searched for no garbage."""
+    gc.freeze()
+
+
 @contextmanager
 def loading(words: str = "loading torch and the model") -> Iterator[None]:
     """While torch and the recipe are loaded, which takes seconds and sends no events.

@@ -33,7 +33,7 @@ from fairway.rewrite.find import Lines, Suspect, suspects
 from fairway.subject.onnx_file import Header, dims_fixed
 from fairway.subject.subject import Subject
 from fairway.weights.alike import called_alike
-from fairway.weights.repeats import Repeat, find_repeats, shorten
+from fairway.weights.repeats import Repeat, find_repeats, longer, shorten
 from fairway.weights.store import Mode
 
 Verdict = Literal["verified", "wrong", "unproven", "failed"]
@@ -101,22 +101,17 @@ def climb(
 ) -> Climb:  # fmt: skip
     """Looks at the model, then walks one route after another; a rung's findings choose the next.
 
-    Equal blocks in a row are looked at and captured three at a time, until that turns out not to work.
+    Of equal blocks in a row two are looked at and captured, or three; all of them where that turns out not to work.
     """
-    repeats = find_repeats(subject.model)
-    if repeats:
-        run = partial(faked, subject, subject.example)
-        asked = workers.run(lambda tell: called_alike(subject.model, repeats, run))
-        repeats = asked.value if asked.status == "done" else ()
     heard(("stage", "looking at the model"))
-    seen = workers.run(lambda tell: _look(subject, settings, repeats))
-    if repeats and (seen.status != "done" or seen.value[0].hopeless):
-        repeats = ()
-        seen = workers.run(lambda tell: _look(subject, settings, ()))
+    runs = find_repeats(subject.model)
+    seen = workers.run(lambda tell: _first_look(subject, settings, runs))
+    if runs and (seen.status != "done" or seen.value[1].hopeless):
+        seen = workers.run(lambda tell: _first_look(subject, settings, ()))
     _raise_usage(seen)
     if seen.status != "done":
         return Climb(Preflight((), (), ()), (), tuple(diagnose(seen, ())))
-    preflight, suspected = seen.value
+    repeats, preflight, suspected = seen.value
     if preflight.hopeless:
         return Climb(preflight, (), _sum_up(preflight, ()))
     rungs: list[Rung] = []
@@ -124,9 +119,9 @@ def climb(
         heard(("rung", step))
         rung = _walk(workers, subject, settings, step, preflight, suspected, rungs, folder, data, heard)
         if step.repeats and _blocks_to_blame(rung):
-            repeats = ()
-            seen = workers.run(lambda tell: _look(subject, settings, ()))
-            preflight, suspected = seen.value if seen.status == "done" else (preflight, suspected)
+            repeats = longer(repeats) if any(f.code == "FW328" for f in rung.findings) else ()
+            seen = workers.run(lambda tell: _look(subject, settings, ())) if not repeats else seen
+            preflight, suspected = seen.value[-2:] if seen.status == "done" else (preflight, suspected)
         rungs.append(rung)
         heard(("outcome", rung))
         for finding in rung.findings:
@@ -148,6 +143,14 @@ def _blocks_to_blame(rung: Rung) -> bool:
     """Whether the whole model may fare better than its first blocks did: all but a failure on the way to a file."""
     judged = rung.evidence is not None and rung.verdict != "verified"
     return judged or any(f.code in ("FW328", "FW407") for f in rung.findings)
+
+
+def _first_look(
+    subject: Subject, settings: Settings, runs: tuple[Repeat, ...]
+) -> tuple[tuple[Repeat, ...], Preflight, tuple[Suspect, ...]]:
+    """Which runs of equal blocks are called alike, too."""
+    repeats = called_alike(subject.model, runs, partial(faked, subject, subject.example)) if runs else ()
+    return repeats, *_look(subject, settings, repeats)
 
 
 def _look(subject: Subject, settings: Settings, repeats: tuple[Repeat, ...]) -> tuple[Preflight, tuple[Suspect, ...]]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from typing import Any
+from unittest.mock import patch
 
 import torch
-from torch.utils._pytree import tree_leaves  # seen to work in torch 2.9–2.13; no public counterpart
+from torch.utils._pytree import tree_leaves, tree_map_only  # seen to work in torch 2.9–2.13; no public counterpart
 
-from fairway.weights.repeats import Repeat
+from fairway.weights.repeats import FEWEST, KEPT, Repeat
 
 _PLAIN = (bool, int, float, str, type(None))
 """Of these one is as good as another that is equal."""
@@ -19,43 +22,83 @@ def called_alike(model: torch.nn.Module, repeats: Sequence[Repeat], run: Callabl
     """The runs of which no block is handed something that some of the others share and the rest do not.
 
     The model is run once, with the first block of each run standing in for the others: what they would have answered
-    does not matter here. Where that fails nothing is left out; the judge has the last word. For a process of its own.
+    does not matter here. Where that fails nothing is left out; the judge has the last word.
     """
-    heard = [_stand_in(model, repeat) for repeat in repeats]
-    try:
-        run()
-    except Exception:
-        return tuple(repeats)
-    return tuple(repeat for repeat, calls in zip(repeats, heard, strict=True) if _alike(calls))
+    with ExitStack() as stood_in:
+        heard = [_stand_in(model, repeat, stood_in) for repeat in repeats]
+        try:
+            run()
+            pairs = zip(repeats, heard, strict=True)
+            told = [replace(repeat, kept=_enough(calls)) for repeat, calls in pairs if _alike(repeat, calls)]
+        except Exception:
+            told = [*repeats]
+    return tuple(repeat for repeat in told if repeat.kept < repeat.count)
 
 
-def _stand_in(model: torch.nn.Module, repeat: Repeat) -> list[list[Any]]:
-    """Lets the run's first block answer for all, from now on; the list fills with what they are handed."""
+@dataclass
+class Calls:
+    """What the blocks of a run were handed, one after another."""
+
+    given: list[list[Any]] = field(default_factory=list)
+    """Held like the copies, so that no two of them can have the same id."""
+    answers: dict[int, Any] = field(default_factory=dict)
+    """What the first block said, by the id of each copy of it that was handed out."""
+    copies: list[torch.Tensor] = field(default_factory=list)
+
+
+def _stand_in(model: torch.nn.Module, repeat: Repeat, meanwhile: ExitStack) -> Calls:
+    """Lets the run's first block answer for all meanwhile, each time with a copy: who made a value can be told then."""
     blocks = [model.get_submodule(repeat.block(number)) for number in range(repeat.count)]
-    calls: list[list[Any]] = []
+    calls = Calls()
     answers: list[Any] = []
     first = blocks[0].forward
 
+    def copied(answer: torch.Tensor) -> torch.Tensor:
+        copy = answer.detach()
+        calls.copies.append(copy)
+        calls.answers[id(copy)] = answer
+        return copy
+
     def forward(*args: Any, **kwargs: Any) -> Any:
-        calls.append(tree_leaves((args, kwargs)))  # held, so that no two of them can have the same id
+        calls.given.append(tree_leaves((args, kwargs)))
         if not answers:
             answers.append(first(*args, **kwargs))
-        return answers[0]
+        return tree_map_only(torch.Tensor, copied, answers[0])
 
     for block in blocks:
-        block.forward = forward
+        meanwhile.enter_context(patch.object(block, "forward", forward))
     return calls
 
 
-def _alike(calls: Sequence[Sequence[Any]]) -> bool:
-    """The second block and those after it: by each argument, all of them share one thing, or no two of them do."""
-    later = calls[1:]
-    if len({len(call) for call in later}) > 1:
+def _alike(repeat: Repeat, calls: Calls) -> bool:
+    """Each block is called once; the second and those after it share an argument, all of them, or no two of them do.
+
+    That holds for what they are handed, and for what that is, whichever block made it.
+    """
+    later = calls.given[1:]
+    if len(calls.given) != repeat.count or len({len(call) for call in later}) > 1:
         return False
     for places in zip(*later, strict=True):
-        shared = Counter(item if isinstance(item, _PLAIN) else id(item) for item in places)
-        if len(shared) > 1 and max(shared.values()) > 1:
-            return False
+        for items in (places, [calls.answers.get(id(item), item) for item in places]):
+            shared = _shared(items)
+            if len(shared) > 1 and max(shared.values()) > 1:
+                return False
         if len({isinstance(item, torch.Tensor) for item in places}) > 1:
             return False
     return True
+
+
+def _enough(calls: Calls) -> int:
+    """Two blocks tell all there is to know where they share with each other just what the later ones share."""
+    first, *later = calls.given
+    if len(first) != len(later[0]):
+        return KEPT
+    for given, places in zip(first, zip(*later, strict=True), strict=True):
+        if (len(_shared(places)) == 1) != (len(_shared((given, places[0]))) == 1):
+            return KEPT
+    return FEWEST
+
+
+def _shared(items: Sequence[Any]) -> Counter[Any]:
+    """How often each thing is there."""
+    return Counter(item if isinstance(item, _PLAIN) else id(item) for item in items)

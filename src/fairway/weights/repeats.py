@@ -1,4 +1,4 @@
-"""A network of 36 equal blocks is one block, 36 times: finds such runs, and leaves three blocks of each.
+"""A network of 36 equal blocks is one block, 36 times: finds such runs, and leaves two or three blocks of each.
 
 Two blocks are equal where their modules are of the same classes, their weights have the same shapes and dtypes, and
 their plain attributes are the same, or count up from block to block as a layer's index does. What only matters in
@@ -9,16 +9,18 @@ against the whole model like any other.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 KEPT = 3
-"""Blocks that are captured: the first may differ from the others in the graph, since it computes what all share; the
-second and the third must not."""
+"""Blocks that are captured unless fewer will do: the first may differ from the others in the graph, since it computes
+what all share; the second and the third must not."""
+FEWEST = 2
+"""Blocks that are captured where the calls tell what one hands on to the next, and what all share."""
 LEAST = 6
-"""Blocks in a row from which on it is worth while."""
+"""Blocks in a row from which on it is worth while. Of a model that has such a run the shorter ones count too."""
 
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), torch.dtype, torch.device)
 
@@ -30,6 +32,8 @@ class Repeat:
     container: str
     first: int
     count: int
+    kept: int = KEPT
+    """How many of them are captured, the first ones."""
 
     def block(self, number: int) -> str:
         """The path of the run's block with this number in the whole model, from 0."""
@@ -51,24 +55,32 @@ class Cut:
 
 
 def find_repeats(model: torch.nn.Module) -> tuple[Repeat, ...]:
-    """The runs worth shortening, the outermost only."""
-    found: list[Repeat] = []
+    """The runs worth shortening, the outermost only: a long one before any short one around it or in it."""
+    every: list[Repeat] = []
     for path, module in model.named_modules():
-        inside = any(path.startswith(f"{r.container}.") for r in found)
-        if isinstance(module, torch.nn.ModuleList | torch.nn.Sequential) and not inside and path:
+        if isinstance(module, torch.nn.ModuleList | torch.nn.Sequential) and path:
             run = _longest([*module.children()])
-            if run[1] >= LEAST:
-                found.append(Repeat(path, *run))
-    return tuple(found)
+            if run[1] > FEWEST:
+                every.append(Repeat(path, *run))
+    chosen: list[Repeat] = []
+    for repeat in sorted(every, key=lambda one: one.count < LEAST):  # sorting keeps the order of equals
+        if chosen or repeat.count >= LEAST:
+            apart = all(not _within(repeat, other) and not _within(other, repeat) for other in chosen)
+            chosen += [repeat] if apart else []
+    return tuple(chosen)
+
+
+def _within(one: Repeat, other: Repeat) -> bool:
+    return one.container.startswith(f"{other.container}.")
 
 
 def shorten(model: torch.nn.Module, repeats: tuple[Repeat, ...]) -> Cut:
-    """Takes all but three blocks of each run out of the model, for good: it is meant for a process of its own."""
+    """Takes all but the kept blocks of each run out of the model, for good: it is meant for a process of its own."""
     cut = Cut(repeats)
     for repeat in repeats:
         container = model.get_submodule(repeat.container)
         blocks = [*container.children()]
-        start, end = repeat.first + KEPT, repeat.first + repeat.count
+        start, end = repeat.first + repeat.kept, repeat.first + repeat.count
         for number in range(start, end):
             cut.removed[f"{repeat.container}.{number}"] = blocks[number]
         container._modules.clear()
@@ -79,10 +91,17 @@ def shorten(model: torch.nn.Module, repeats: tuple[Repeat, ...]) -> Cut:
     return cut
 
 
+def longer(repeats: tuple[Repeat, ...]) -> tuple[Repeat, ...]:
+    """With three blocks of each where two were too few to tell; nothing where there were three already."""
+    if all(repeat.kept == KEPT for repeat in repeats):
+        return ()
+    return tuple(replace(repeat, kept=KEPT) for repeat in repeats if repeat.count > KEPT)
+
+
 def _longest(blocks: list[torch.nn.Module]) -> tuple[int, int]:
     """First and number of the longest run of equal blocks."""
     best = (0, 0)
-    if len(blocks) < LEAST or len({id(block) for block in blocks}) < len(blocks):
+    if len(blocks) <= FEWEST or len({id(block) for block in blocks}) < len(blocks):
         return best  # a block that stands there twice is one block with one set of weights
     known = [dict(_traits(block)) for block in blocks]
     start = 0

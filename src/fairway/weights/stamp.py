@@ -1,8 +1,8 @@
-"""Stamps a captured block for all the blocks like it: the third of a run, once for each that was taken out.
+"""Stamps a captured block for all the blocks like it: the last of a run, once for each that was taken out.
 
-The second and the third block must be the same nodes in the same order, and each of their inputs must be the block's
-own, a weight of the same name, the same value for both, or what the block before hands on. Where that does not hold the
-run is refused, with what differs, and the model goes the plain way.
+It and the one before must be the same nodes in the same order, and each of their inputs must be the block's own, a
+weight of the same name, the same value for both, or what the block before hands on. A first block may compute more,
+which all share. Where that does not hold the run is refused, with what differs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +18,7 @@ import onnx_ir as ir
 import torch
 
 from fairway.weights.known import Known, Weights, as_constant
-from fairway.weights.repeats import KEPT, Cut, Repeat
+from fairway.weights.repeats import Cut, Repeat
 
 SCOPES = "pkg.torch.onnx.name_scopes"
 WRAPPER = "model."
@@ -41,7 +41,7 @@ class Source:
     kind: Kind
     value: ir.Value | None = None
     place: tuple[int, int] = (0, 0)
-    """For `inner` and `handed on`: which node of the block, and which of its outputs."""
+    """For `inner` and `handed on`: which node of a block, and which of its outputs."""
     known: Known | None = None
 
 
@@ -64,18 +64,18 @@ def stamp(model: ir.Model, cut: Cut, weights: Weights) -> None:
 
 def _stamp(graph: ir.Graph, repeat: Repeat, removed: Mapping[str, torch.nn.Module], weights: Weights) -> None:
     labels = _labels(graph)
-    blocks = [_block(labels, repeat.block(number)) for number in range(KEPT)]
-    second, third = blocks[1], blocks[2]
-    sources = _match(second, third, repeat, weights)
-    _leaves_only_through(second, third)
-    last, inside = third, {*third.nodes}
-    for number in range(KEPT, repeat.count):
+    before, pattern = (_block(labels, repeat.block(repeat.kept - back)) for back in (2, 1))
+    pair = Pair(before, pattern, repeat, weights)
+    sources = pair.match()
+    _leaves_only_through(pair)
+    last, inside = pattern, {*pattern.nodes}
+    for number in range(repeat.kept, repeat.count):
         tensors = dict(_named(removed[repeat.block(number)]))
-        made = _copy(graph, third, sources, last, repeat, number, tensors)
+        made = _copy(graph, pattern, sources, last, repeat, number, tensors)
         graph.insert_after(last.nodes[-1], made.nodes)
         inside.update(made.nodes)
         last = made
-    _hand_over(graph, third, last, inside)
+    _hand_over(graph, pattern, last, inside)
 
 
 def _named(block: torch.nn.Module) -> Sequence[tuple[str, torch.Tensor]]:
@@ -105,20 +105,72 @@ def _block(labels: Mapping[ir.Node, tuple[str, ...]], path: str) -> Block:
     return Block(nodes)
 
 
-def _match(second: Block, third: Block, repeat: Repeat, weights: Weights) -> list[list[Source]]:
-    """For each node of the third block, where its inputs come from, once it is seen to be the second's twin."""
-    if len(second.nodes) != len(third.nodes):
+class Pair:
+    """The block that is stamped and the one before it, and which value is whose twin, as far as is known."""
+
+    def __init__(self, before: Block, pattern: Block, repeat: Repeat, weights: Weights) -> None:
+        self.repeat, self.weights = repeat, weights
+        self.before, self.pattern = before, pattern
+        self.places = pattern.places()
+        self.owned = before.places()
+        self.twins: dict[ir.Value, ir.Value] = {}
+
+    def match(self) -> list[list[Source]]:
+        """For each node of the pattern, where its inputs come from, once it is seen to have a twin."""
+        numbers = self.repeat.kept - 2, self.repeat.kept - 1
+        names = [self.repeat.block(number) for number in numbers]
+        spare = len(self.before.nodes) - len(self.pattern.nodes)
+        if spare < 0 or (spare and numbers[0] > 0):
+            raise Unlike(f"{names[0]} has {len(self.before.nodes)} nodes, {names[1]} has {len(self.pattern.nodes)}")
+        found = []
+        rest = iter(self.before.nodes)
+        for node in self.pattern.nodes:
+            while True:
+                twin = next(rest)
+                try:
+                    if not _alike(twin, node):
+                        raise Unlike(f"{twin.op_type} {twin.name} of {names[0]} and {node.name} of {names[1]} differ")
+                    found.append([self._source(*both, node) for both in zip(twin.inputs, node.inputs, strict=True)])
+                    break
+                except Unlike:
+                    spare -= 1
+                    if spare < 0:
+                        raise
+            self.twins.update(zip(twin.outputs, node.outputs, strict=True))
+        return [[self._settled(source) for source in sources] for sources in found]
+
+    def _source(self, one: ir.Value | None, other: ir.Value | None, node: ir.Node) -> Source:
+        """Where an input of the pattern comes from, given its twin's."""
+        if one is None or other is None:
+            if one is not other:
+                raise Unlike(f"an input of {node.op_type} {node.name} is left out in one of the blocks")
+            return Source("none")
+        if other in self.places:
+            if self.twins.get(one) is not other:
+                raise Unlike(f"{node.op_type} {node.name} reads another value inside its block")
+            return Source("inner", place=self.places[other])
+        if one is other:
+            return Source("shared", other)
+        if other in self.owned and one not in self.owned:
+            return Source("handed on", other)
+        if one.const_value is not None and other.const_value is not None:
+            known = _weight(one.const_value, other.const_value, self.repeat, self.weights)
+            if known is not None:
+                return Source("weight", other, known=known)
+            if _same_value(one.const_value, other.const_value):
+                return Source("shared", other)
         raise Unlike(
-            f"{repeat.block(1)} has {len(second.nodes)} nodes, {repeat.block(2)} has {len(third.nodes)}"
+            f"{node.op_type} {node.name} reads {other.name}, and its twin {one.name}: how they go on is not known"
         )
-    here, there = second.places(), third.places()
-    found = []
-    for one, other in zip(second.nodes, third.nodes, strict=True):
-        if not _alike(one, other):
-            raise Unlike(f"{one.op_type} {one.name} of {repeat.block(1)} and {other.name} of {repeat.block(2)} differ")
-        pairs = zip(one.inputs, other.inputs, strict=True)
-        found.append([_source(a, b, here, there, repeat, weights, other) for a, b in pairs])
-    return found
+
+    def _settled(self, source: Source) -> Source:
+        """What a block hands on is made by each; what is shared is made by the first alone."""
+        value = source.value
+        if value is None or value not in self.owned or (source.kind == "shared" and value not in self.twins):
+            return source
+        if source.kind == "shared" or value not in self.twins:
+            raise Unlike(f"whether {value.name} is shared by all blocks or made by each is not known")
+        return replace(source, place=self.places[self.twins[value]])
 
 
 def _alike(one: ir.Node, other: ir.Node) -> bool:
@@ -137,61 +189,34 @@ def _same_value(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _source(
-    one: ir.Value | None, other: ir.Value | None, here: Mapping[ir.Value, tuple[int, int]],
-    there: Mapping[ir.Value, tuple[int, int]], repeat: Repeat, weights: Weights, node: ir.Node,
-) -> Source:  # fmt: skip
-    """Where an input of the third block comes from, given its twin in the second."""
-    if one is None or other is None:
-        if one is not other:
-            raise Unlike(f"an input of {node.op_type} {node.name} is left out in one of the blocks")
-        return Source("none")
-    if other in there:
-        if here.get(one) != there[other]:
-            raise Unlike(f"{node.op_type} {node.name} reads another value inside its block")
-        return Source("inner", place=there[other])
-    if one is other:
-        return Source("shared", other)
-    if other in here:
-        return Source("handed on", place=here[other])
-    if one.const_value is not None and other.const_value is not None:
-        known = _weight(one.const_value, other.const_value, repeat, weights)
-        if known is not None:
-            return Source("weight", other, known=known)
-        if _same_value(one.const_value, other.const_value):
-            return Source("shared", other)
-    raise Unlike(f"{node.op_type} {node.name} reads {other.name}, and its twin {one.name}: how they go on is not known")
-
-
 def _weight(one: Any, other: Any, repeat: Repeat, weights: Weights) -> Known | None:
     """The weight, by its name inside the block, where both constants are the same view of each block's own."""
     a, b = weights.find(one), weights.find(other)
     if a is None or b is None:
         return None
-    inside = [k.name.removeprefix(f"{repeat.block(n)}.") for k, n in ((a, 1), (b, 2))]
+    inside = [k.name.removeprefix(f"{repeat.block(repeat.kept - back)}.") for k, back in ((a, 2), (b, 1))]
     same = inside[0] == inside[1] != a.name and inside[1] != b.name
     if not same or (a.shape, a.strides, a.offset) != (b.shape, b.strides, b.offset):
         return None
     return Known(inside[1], b.shape, b.strides, b.offset)
 
 
-def _leaves_only_through(second: Block, third: Block) -> None:
-    """Whatever the second block makes is for itself and for the third; else somebody collects values of all blocks."""
-    inside = {*second.nodes, *third.nodes}
-    for node in second.nodes:
-        for value in node.outputs:
-            outside = [user for user, _ in value.uses() if user not in inside]
-            if outside or value.is_graph_output():
-                what = f"{outside[0].op_type} {outside[0].name}" if outside else "an output of the model"
-                raise Unlike(f"{value.name} of a block in the middle is read by {what}")
+def _leaves_only_through(pair: Pair) -> None:
+    """What both blocks make, the first makes for itself and the second; else somebody collects values of all blocks."""
+    inside = {*pair.before.nodes, *pair.pattern.nodes}
+    for value in pair.twins:
+        outside = [user for user, _ in value.uses() if user not in inside]
+        if outside or value.is_graph_output():
+            what = f"{outside[0].op_type} {outside[0].name}" if outside else "an output of the model"
+            raise Unlike(f"{value.name} of a block in the middle is read by {what}")
 
 
 def _copy(
-    graph: ir.Graph, third: Block, sources: Sequence[Sequence[Source]], last: Block, repeat: Repeat, number: int,
+    graph: ir.Graph, pattern: Block, sources: Sequence[Sequence[Source]], last: Block, repeat: Repeat, number: int,
     tensors: Mapping[str, torch.Tensor],
 ) -> Block:  # fmt: skip
     made = Block()
-    for node, origins in zip(third.nodes, sources, strict=True):
+    for node, origins in zip(pattern.nodes, sources, strict=True):
         inputs: list[ir.Value | None] = []
         for origin in origins:
             if origin.kind == "inner":
@@ -207,7 +232,7 @@ def _copy(
             num_outputs=len(node.outputs), name=f"{node.name}_block{number}",
         )  # fmt: skip
         for key, text in node.metadata_props.items():
-            twin.metadata_props[key] = text.replace(repeat.block(KEPT - 1), repeat.block(number))
+            twin.metadata_props[key] = text.replace(repeat.block(repeat.kept - 1), repeat.block(number))
         for old, new in zip(node.outputs, twin.outputs, strict=True):
             # Shapes and types can be changed in place, so each value has its own.
             new.name, new.shape, new.type = f"{old.name}_block{number}", copy(old.shape), copy(old.type)
@@ -234,9 +259,9 @@ def _own_weight(
     return value
 
 
-def _hand_over(graph: ir.Graph, third: Block, last: Block, inside: set[ir.Node]) -> None:
-    """What was read from the third block is read from the last."""
-    for old_node, new_node in zip(third.nodes, last.nodes, strict=True):
+def _hand_over(graph: ir.Graph, pattern: Block, last: Block, inside: set[ir.Node]) -> None:
+    """What was read from the pattern is read from the last."""
+    for old_node, new_node in zip(pattern.nodes, last.nodes, strict=True):
         for old, new in zip(old_node.outputs, new_node.outputs, strict=True):
             for user, place in tuple(old.uses()):
                 if user not in inside:

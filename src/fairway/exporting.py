@@ -18,6 +18,7 @@ from fairway.errors import UserError, complain
 from fairway.evidence.lattice import LEVELS, Level
 from fairway.extras import require
 from fairway.findings import Finding
+from fairway.garbage import seldom
 from fairway.ladder.attempt import Limits, Workers
 from fairway.ladder.climb import Climb, Rung, Settings, climb, judge_file, rank
 from fairway.ladder.pinpoint import pinpoint
@@ -143,6 +144,7 @@ def make_settings(
     return Settings(level, tuple(routes), opset, remedies, Limits(timeout, memory), weights)
 
 
+@seldom()
 def export_subject(
     subject: Subject,
     path: Path,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairway.findings import exit_status
 from fairway.findings.render import printable
+from fairway.garbage import seldom
 from fairway.standing import Standing, hear
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ _QUIET_SECONDS = 2.0
 _REPAINT_SECONDS = 0.2
 """Nobody reads faster."""
 _TICK_SECONDS = 0.5
-_SELDOM = 50_000
-"""New objects after which Python looks for garbage while modules are imported; its own number is 700."""
 
 
 class Progress:
@@ -81,12 +80,9 @@ def settled() -> None:
 def loading(words: str = "loading torch and the model") -> Iterator[None]:
     """While torch and the recipe are loaded, which takes seconds and sends no events.
 
-    A recipe may print; standard output is for the result. Python looks for garbage less often meanwhile: next to
-    nothing is garbage while modules are made, and looking took a fifth of the time.
+    A recipe may print; standard output is for the result.
     """
     said = threading.Event()
-    often, *rest = gc.get_threshold()
-    gc.set_threshold(max(often, _SELDOM), *rest)
 
     def say() -> None:
         os.write(2, words.encode())  # past Python's own locks: the recipe may fork
@@ -96,10 +92,9 @@ def loading(words: str = "loading torch and the model") -> Iterator[None]:
     if _watched():
         timer.start()
     try:
-        with redirect_stdout(sys.stderr):
+        with redirect_stdout(sys.stderr), seldom():
             yield
     finally:
-        gc.set_threshold(often, *rest)
         timer.cancel()
         if timer.ident is not None:
             timer.join()

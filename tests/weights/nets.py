@@ -170,6 +170,28 @@ class FirstPlaced(Tower):
         self.blocks = nn.ModuleList(Placed(i) for i in range(8))
 
 
+class Gated(Scaled):
+    """Another class with weights of the same names."""
+
+    def forward(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return x * torch.sigmoid(self.fc(x)) * scale.unsqueeze(-1)
+
+
+class FollowedByOthers(AllScaled):
+    """Other blocks stand behind the run, and what each is handed is chosen by its place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList((*(Scaled(i) for i in range(8)), *(Gated(i) for i in range(8, 10))))
+        self.kinds = "wwwwwwwwwm"
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        kinds = {"w": x.mean(-1), "m": x.amax(-1)}
+        for i, block in enumerate(self.blocks):
+            x = block(x, kinds[self.kinds[i]])
+        return x
+
+
 class InRounds(Tower):
     """The blocks are gone through twice."""
 

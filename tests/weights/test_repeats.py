@@ -88,13 +88,46 @@ def test_one_block_that_stands_there_many_times_is_no_run() -> None:
     assert runs(*[Block(0)] * 8) == []
 
 
+class Placed(nn.Module):
+    """Asks each block where it stands, and the container how long it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList((*(Block(i) for i in range(8)), nn.Linear(64, 3)))
+        self.asked: list[tuple[int, int, object]] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for i, block in enumerate(self.blocks):
+            self.asked.append((i, len(self.blocks), isinstance(block, Block) and block.index))
+            x = block(x)
+        return x
+
+
 @pytest.mark.parametrize("kept", [2, 3])
-def test_the_shortened_model_has_its_first_blocks_and_what_comes_after(kept: int) -> None:
-    model = nn.Sequential(*(Block(i) for i in range(8)), nn.Linear(64, 3))
-    root = nn.ModuleDict({"net": model})
-    blocks = [*model.children()]
-    cut = shorten(root, tuple(replace(run, kept=kept) for run in find_repeats(root)))
-    assert [*model.children()] == [*blocks[:kept], blocks[8]]
-    assert cut.removed == {f"net.{i}": blocks[i] for i in range(kept, 8)}
-    assert cut.renumbered == {f"net.{kept}": "net.8"}
-    assert model(torch.zeros(2, 64)).shape == (2, 3)
+def test_the_shortened_model_has_its_first_blocks_and_what_comes_after_where_they_stood(kept: int) -> None:
+    whole, model = Placed(), Placed()
+    blocks = [*model.blocks]
+    weights = {name for name, _ in model.named_parameters()}
+    cut = shorten(model, tuple(replace(run, kept=kept) for run in find_repeats(model)))
+    assert cut.removed == {f"blocks.{i}": blocks[i] for i in range(kept, 8)}
+    stay = tuple(f"blocks.{i}." for i in (*range(kept), 8))
+    assert {name for name, _ in model.named_parameters()} == {name for name in weights if name.startswith(stay)}
+    x = torch.ones(2, 64)
+    expected = blocks[8](nn.Sequential(*blocks[:kept])(x))
+    assert torch.equal(model(x), expected)
+    assert whole(x).shape == (2, 3)
+    assert model.asked == whole.asked
+
+
+def test_a_gap_is_a_block_that_was_there_for_all_who_ask() -> None:
+    model = Tower(8)
+    shorten(model, find_repeats(model))
+    assert [type(block).__name__ for block in model.blocks] == ["Block"] * 8
+    assert all(isinstance(block, Block) for block in model.blocks)
+
+
+def test_blocks_with_names_of_their_own_are_no_run() -> None:
+    named = nn.Sequential()
+    for i in range(8):
+        named.add_module(f"block{i}", Block(i))
+    assert find_repeats(nn.ModuleDict({"net": named})) == ()

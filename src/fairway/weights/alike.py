@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -39,6 +40,7 @@ def called_alike(model: torch.nn.Module, repeats: Sequence[Repeat], run: Callabl
 class Calls:
     """What the blocks of a run were handed, one after another."""
 
+    order: list[int] = field(default_factory=list)
     given: list[list[Any]] = field(default_factory=list)
     """Held like the copies, so that no two of them can have the same id."""
     answers: dict[int, Any] = field(default_factory=dict)
@@ -59,25 +61,32 @@ def _stand_in(model: torch.nn.Module, repeat: Repeat, meanwhile: ExitStack) -> C
         calls.answers[id(copy)] = answer
         return copy
 
-    def forward(*args: Any, **kwargs: Any) -> Any:
+    def forward(number: int, *args: Any, **kwargs: Any) -> Any:
+        calls.order.append(number)
         calls.given.append(tree_leaves((args, kwargs)))
         if not answers:
             answers.append(first(*args, **kwargs))
         return tree_map_only(torch.Tensor, copied, answers[0])
 
-    for block in blocks:
-        meanwhile.enter_context(patch.object(block, "forward", forward))
+    for number, block in enumerate(blocks):
+        meanwhile.enter_context(patch.object(block, "forward", partial(forward, number)))
     return calls
 
 
 def _alike(repeat: Repeat, calls: Calls) -> bool:
-    """Each block is called once; the second and those after it share an argument, all of them, or no two of them do.
+    """Each block is called once, in order; of each argument all but the first share one thing, or no two of them do.
 
-    That holds for what they are handed, and for what that is, whichever block made it.
+    That holds for what they are handed, and for what that is, whichever block made it. What a block hands on is as
+    large as what it is handed: others would see other sizes behind fewer blocks.
     """
-    later = calls.given[1:]
-    if len(calls.given) != repeat.count or len({len(call) for call in later}) > 1:
+    if calls.order != [*range(repeat.count)]:
         return False
+    first, *later = calls.given
+    if len({len(call) for call in later}) > 1:
+        return False
+    for given, handed in zip(first, later[0], strict=False):
+        if id(handed) in calls.answers and isinstance(given, torch.Tensor) and given.shape != handed.shape:
+            return False
     for places in zip(*later, strict=True):
         for items in (places, [calls.answers.get(id(item), item) for item in places]):
             shared = _shared(items)

@@ -1,5 +1,8 @@
 """A network of 36 equal blocks is one block, 36 times: finds such runs, and leaves two or three blocks of each.
 
+What is taken out leaves a gap: the container is as long as it was, and every other block stands where it stood, since
+models ask for both (`layer_types[i]`, `i == len(layers) - 1`).
+
 Two blocks are equal where their modules are of the same classes, their weights have the same shapes and dtypes, and
 their plain attributes are the same, or count up from block to block as a layer's index does. What only matters in
 training (names with `drop` in them) may differ in eval mode. That is a guess about the user's code; the file is judged
@@ -9,6 +12,7 @@ against the whole model like any other.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -36,7 +40,7 @@ class Repeat:
     """How many of them are captured, the first ones."""
 
     def block(self, number: int) -> str:
-        """The path of the run's block with this number in the whole model, from 0."""
+        """The path of the run's block with this number, from 0."""
         return f"{self.container}.{self.first + number}"
 
 
@@ -46,9 +50,7 @@ class Cut:
 
     repeats: tuple[Repeat, ...] = ()
     removed: dict[str, torch.nn.Module] = field(default_factory=dict)
-    """By their path in the whole model."""
-    renumbered: dict[str, str] = field(default_factory=dict)
-    """Paths of what comes after a run in its container: in the shortened model, and in the whole one."""
+    """By their path."""
 
     def __bool__(self) -> bool:
         return bool(self.repeats)
@@ -58,7 +60,7 @@ def find_repeats(model: torch.nn.Module) -> tuple[Repeat, ...]:
     """The runs worth shortening, the outermost only: a long one before any short one around it or in it."""
     every: list[Repeat] = []
     for path, module in model.named_modules():
-        if isinstance(module, torch.nn.ModuleList | torch.nn.Sequential) and path:
+        if isinstance(module, torch.nn.ModuleList | torch.nn.Sequential) and path and _numbered(module):
             run = _longest([*module.children()])
             if run[1] > FEWEST:
                 every.append(Repeat(path, *run))
@@ -74,21 +76,37 @@ def _within(one: Repeat, other: Repeat) -> bool:
     return one.container.startswith(f"{other.container}.")
 
 
+def _numbered(container: torch.nn.Module) -> bool:
+    """A Sequential may have names instead."""
+    return [*container._modules] == [str(number) for number in range(len(container._modules))]
+
+
 def shorten(model: torch.nn.Module, repeats: tuple[Repeat, ...]) -> Cut:
     """Takes all but the kept blocks of each run out of the model, for good: it is meant for a process of its own."""
     cut = Cut(repeats)
     for repeat in repeats:
         container = model.get_submodule(repeat.container)
-        blocks = [*container.children()]
-        start, end = repeat.first + repeat.kept, repeat.first + repeat.count
-        for number in range(start, end):
-            cut.removed[f"{repeat.container}.{number}"] = blocks[number]
-        container._modules.clear()
-        for number, block in enumerate((*blocks[:start], *blocks[end:])):
-            container._modules[str(number)] = block
-            if number >= start:
-                cut.renumbered[f"{repeat.container}.{number}"] = f"{repeat.container}.{number + end - start}"
+        answer: list[Any] = []
+        last = model.get_submodule(repeat.block(repeat.kept - 1))
+        last.register_forward_hook(lambda block, given, said, answer=answer: answer.__setitem__(slice(None), [said]))
+        for number in range(repeat.kept, repeat.count):
+            path = repeat.block(number)
+            block = model.get_submodule(path)
+            cut.removed[path] = block
+            container._modules[str(repeat.first + number)] = _gap(block, answer)
     return cut
+
+
+def _gap(block: torch.nn.Module, answer: list[Any]) -> torch.nn.Module:
+    """A block without weights that says what the last captured one said; otherwise it looks like what it was."""
+
+    def call(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        return answer[0]
+
+    gap = copy(block)
+    gap.__class__ = type(type(block).__name__, (type(block),), {"__call__": call})
+    vars(gap).update(_parameters={}, _buffers={}, _modules={})
+    return gap
 
 
 def longer(repeats: tuple[Repeat, ...]) -> tuple[Repeat, ...]:

@@ -59,7 +59,6 @@ def stamp(model: ir.Model, cut: Cut, weights: Weights) -> None:
     """Puts back every block that was taken out of the model before it was captured."""
     for repeat in cut.repeats:
         _stamp(model.graph, repeat, cut.removed, weights)
-    _restore_names(model.graph, cut.renumbered)
 
 
 def _stamp(graph: ir.Graph, repeat: Repeat, removed: Mapping[str, torch.nn.Module], weights: Weights) -> None:
@@ -269,12 +268,3 @@ def _hand_over(graph: ir.Graph, pattern: Block, last: Block, inside: set[ir.Node
             for place, output in enumerate(graph.outputs):
                 if output is old:
                     graph.outputs[place] = new
-
-
-def _restore_names(graph: ir.Graph, renumbered: Mapping[str, str]) -> None:
-    """Weights behind a run are called as in the whole model. From the back, since a name may be another's old one."""
-    for short, whole in reversed([*renumbered.items()]):
-        for name in [n for n in graph.initializers if n.startswith(f"{WRAPPER}{short}.")]:
-            value = graph.initializers.pop(name)
-            value.name = WRAPPER + whole + name.removeprefix(WRAPPER + short)
-            graph.register_initializer(value)

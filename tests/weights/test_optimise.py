@@ -1,15 +1,20 @@
-"""onnxscript's rules, looked for only where they can be: the same graph comes out."""
+"""onnxscript's optimiser with its hands off the weights does what it does with them on, and its rules are looked for
+only where they can be: the same graph comes out."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import onnx
 import onnx_ir as ir
 import pytest
+import torch
 from onnxscript import rewriter
 from onnxscript.rewriter.pattern import RewriteRule
+from torch import nn
 
+import fairway
 from fairway.weights.optimise import quick_matching
 
 NET = """
@@ -60,3 +65,26 @@ def test_the_graph_is_not_read_at_nodes_that_cannot_be_its_first_end(monkeypatch
     quick = len(read)
     rewritten()
     assert len(read) - quick >= quick + 4  # at each node that is no Relu
+
+
+class Sorted(nn.Module):
+    """Splits rows at a place that is known by value only, as mixtures of experts do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.experts = nn.ModuleList(nn.Linear(4, 4) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        chosen = (x[:, 0] > 0).long()
+        sizes = nn.functional.one_hot(chosen, 2).sum(0).tolist()
+        parts = x[chosen.argsort()].split(sizes)
+        return torch.cat([expert(part) for expert, part in zip(self.experts, parts, strict=True)])
+
+
+def test_what_needs_shapes_to_be_folded_is_folded_where_weights_lie_outside(tmp_path: Path) -> None:
+    asked = {"bounds": {"batch": (2, 9)}, "level": "quick", "weights": "copy"}
+    result = fairway.export(Sorted().eval(), ["x: float32[batch, 4]"], tmp_path / "out.onnx", **asked)
+    assert [rung["verdict"] for rung in result.record["ladder"]] == ["verified"]
+    kinds = {node.op_type for node in onnx.load(tmp_path / "out.onnx", load_external_data=False).graph.node}
+    assert "Split" in kinds
+    assert "SplitToSequence" not in kinds

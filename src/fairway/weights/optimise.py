@@ -33,7 +33,7 @@ def optimise(model: ir.Model, known: Weights) -> None:
 
     common.InlinePass()(model)
     for _ in range(ROUNDS):
-        optimizer.fold_constants(model, should_fold=leave)
+        optimizer.fold_constants(model, onnx_shape_inference=True, should_fold=leave)
         rewriter.rewrite(model)
         common.RemoveUnusedNodesPass()(model)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)

@@ -103,8 +103,9 @@ def _gap(block: torch.nn.Module, answer: list[Any]) -> torch.nn.Module:
     def call(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         return answer[0]
 
-    gap = copy(block)
-    gap.__class__ = type(type(block).__name__, (type(block),), {"__call__": call})
+    gap, kind = copy(block), type(block)
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    gap.__class__ = type(kind.__name__, (kind,), {"__call__": call, **names})
     vars(gap).update(_parameters={}, _buffers={}, _modules={})
     return gap
 

@@ -192,6 +192,29 @@ class FollowedByOthers(AllScaled):
         return x
 
 
+class Routed(nn.Module):
+    """Sends each row to one of two layers; how many go to which is known by value only."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__()
+        self.index = index
+        self.experts = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = x.reshape(-1, WIDTH)
+        chosen = (rows[:, 0] > 0).long()
+        order = chosen.argsort(stable=True)
+        parts = rows[order].split(nn.functional.one_hot(chosen, 2).sum(0).tolist())
+        mixed = torch.cat([expert(part) for expert, part in zip(self.experts, parts, strict=True)])
+        return x + torch.tanh(mixed[order.argsort()]).reshape(x.shape)
+
+
+class AllRouted(Tower):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Routed(i) for i in range(8))
+
+
 class InRounds(Tower):
     """The blocks are gone through twice."""
 

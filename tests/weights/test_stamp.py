@@ -13,6 +13,7 @@ from tests.weights.nets import (
     BOUNDS,
     SPEC,
     AllDelayed,
+    AllRouted,
     AllScaled,
     ByIndex,
     Collecting,
@@ -49,7 +50,7 @@ def blocks(result: fairway.Result) -> list[dict[str, object]]:
     ("kind", "refused", "kept"),
     [
         (Tower, 0, 2), (AllScaled, 0, 2), (FirstBiased, 0, 2), (OfTheFirst, 0, 3), (AllDelayed, 1, 3),
-        (FirstPlaced, 1, 3), (FollowedByOthers, 0, 2),
+        (FirstPlaced, 1, 3), (FollowedByOthers, 0, 2), (AllRouted, 0, 3),
     ],
 )
 def test_a_stamped_file_is_the_plain_one_to_the_bit(

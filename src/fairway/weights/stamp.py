@@ -8,6 +8,7 @@ which all share. Where that does not hold the run is refused, with what differs.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -68,9 +69,10 @@ def _stamp(graph: ir.Graph, repeat: Repeat, removed: Mapping[str, torch.nn.Modul
     sources = pair.match()
     _leaves_only_through(pair)
     last, inside = pattern, {*pattern.nodes}
+    sizes = {word for value in graph.inputs for dim in value.shape or () for word in _words(dim)}
     for number in range(repeat.kept, repeat.count):
         tensors = dict(_named(removed[repeat.block(number)]))
-        made = _copy(graph, pattern, sources, last, repeat, number, tensors)
+        made = _copy(graph, pattern, sources, last, repeat, number, tensors, sizes)
         graph.insert_after(last.nodes[-1], made.nodes)
         inside.update(made.nodes)
         last = made
@@ -212,7 +214,7 @@ def _leaves_only_through(pair: Pair) -> None:
 
 def _copy(
     graph: ir.Graph, pattern: Block, sources: Sequence[Sequence[Source]], last: Block, repeat: Repeat, number: int,
-    tensors: Mapping[str, torch.Tensor],
+    tensors: Mapping[str, torch.Tensor], sizes: set[str],
 ) -> Block:  # fmt: skip
     made = Block()
     for node, origins in zip(pattern.nodes, sources, strict=True):
@@ -234,9 +236,24 @@ def _copy(
             twin.metadata_props[key] = text.replace(repeat.block(repeat.kept - 1), repeat.block(number))
         for old, new in zip(node.outputs, twin.outputs, strict=True):
             # Shapes and types can be changed in place, so each value has its own.
-            new.name, new.shape, new.type = f"{old.name}_block{number}", copy(old.shape), copy(old.type)
+            new.name, new.type = f"{old.name}_block{number}", copy(old.type)
+            new.shape = _own_shape(old.shape, number, sizes)
         made.nodes.append(twin)
     return made
+
+
+def _own_shape(shape: ir.Shape | None, number: int, sizes: set[str]) -> ir.Shape | None:
+    """Sizes that follow from the inputs' are those of all blocks; one that a block's values decide is its own.
+
+    Runtimes put two values of one size into the same place, also where the size has only a name.
+    """
+    return shape and ir.Shape([dim if _words(dim) <= sizes else f"{dim}_block{number}" for dim in shape])
+
+
+def _words(dim: int | ir.SymbolicDim) -> set[str]:
+    """The names in a size such as `4*batch` or `Max(1, time)`, functions left out."""
+    said = dim.value if isinstance(dim, ir.SymbolicDim) else None
+    return {*re.findall(r"\b[A-Za-z_]\w*\b(?!\()", str(said))} if said is not None else set()
 
 
 def _own_weight(
@@ -252,7 +269,7 @@ def _own_weight(
         name = f"{name}_{origin.value.name}"
     if name in graph.initializers:
         return graph.initializers[name]
-    value = ir.Value(name=name, shape=copy(origin.value.shape), type=copy(origin.value.type))
+    value = ir.Value(name=name, shape=ir.Shape(view.shape), type=copy(origin.value.type))
     value.const_value = as_constant(view.of(tensors[view.name]), name)
     graph.register_initializer(value)
     return value

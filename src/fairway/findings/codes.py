@@ -288,7 +288,7 @@ _ROWS = (
          "It has tables of its own for complex numbers, which lack unsqueeze, expand, repeat, select and indexing.",
          ("Leave remedies on: complex_picked.", "Or pick from torch.view_as_real of it.")),
     Code("FW328", "blocks-differ", "Blocks that look alike are not the same in the graph", "limit",
-         "Of equal blocks in a row two or three are captured and stamped for the others; these cannot be so.",
+         "Of equal blocks in a row two or three are captured and stamped for the others; these differ too much.",
          ("Nothing: three blocks are captured next, then the whole model, which takes longer.",), "note"),
     # FW4xx: what the evidence showed.
     Code("FW401", "numbers-differ", "The file's numbers differ from PyTorch's", "evidence",

@@ -90,7 +90,7 @@ def export(case: Any, path: Path) -> dict[str, Any]:
     if result.path is None:
         return {"outcome": "fails", **told}
     found = score(case, case.build().eval(), path, result.record["subject"]["example"])
-    return {"outcome": found.outcome, "note": found.note[:300], **told}
+    return {"outcome": found.outcome, "note": found.note.replace(f"{path.parent}/", "")[:300], **told}
 
 
 def apart(name: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 `python benchmarks/large/stock.py text_half CHECKPOINT out.onnx HOW`, where HOW is `dynamo` or `trace`, with the model
 built as `from_pretrained` does, without drawing weights; `drawn`, dynamo after `Model(config)` and `load_state_dict`;
 `layer`, one linear layer by dynamo after the same imports; `block`, the model with one block of each run of equal ones,
-which is the least that any way costs which captures a block. `fairway` is `fairway.export` at the level none, to
+which shows how much of an export is not the depth. `fairway` is `fairway.export` at the level none, to
 compare the calls alone: what each took of the CPU, without imports and loading, is the last line printed.
 """
 

@@ -8,22 +8,17 @@ and are not run again.
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
 import sys
-import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "corpus")]
-ROWS = HERE / "rows.jsonl"
+
+from rows import Rows, main  # noqa: E402  # from the benchmarks' own folder
 
 DEPTH = 8
 LARGEST = 150_000_000
@@ -93,32 +88,6 @@ def export(case: Any, path: Path) -> dict[str, Any]:
     return {"outcome": found.outcome, "note": found.note.replace(f"{path.parent}/", "")[:300], **told}
 
 
-def apart(name: str) -> dict[str, Any]:
-    from fairway.ladder.attempt import Limits, Workers
-
-    with tempfile.TemporaryDirectory() as folder, Workers(Limits(TIMEOUT)) as workers:
-        got = workers.run(lambda tell: work(name, Path(folder)))
-    if got.status == "done":
-        return dict(got.value)
-    said = f"{got.failure.kind}: {got.failure.message}" if got.failure else got.status
-    outcome = "skipped" if got.status == "raised" else got.status
-    return {"case": name, "outcome": outcome, "note": " ".join(said.replace(f"{HERE.parents[1]}/", "").split())[:200]}
-
-
-def rows_of(names: list[str], jobs: int) -> Iterator[dict[str, Any]]:
-    from warm import warm_up
-
-    warm_up()
-    with ProcessPoolExecutor(jobs, mp_context=get_context("fork")) as pool:
-        for done in as_completed([pool.submit(apart, name) for name in names]):
-            yield done.result()
-
-
-def read() -> list[dict[str, Any]]:
-    lines = ROWS.read_text().splitlines() if ROWS.exists() else []
-    return sorted({row["case"]: row for row in map(json.loads, lines)}.values(), key=lambda row: str(row["case"]))
-
-
 def table(rows: list[dict[str, Any]]) -> str:
     stamped = [row for row in rows if row.get("blocks")]
     kept = Counter(one.split()[1] for row in stamped for one in row["blocks"])
@@ -148,24 +117,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--only", nargs="*")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--write", action="store_true")
-    args = parser.parse_args()
-    if args.write:
-        (HERE / "results.md").write_text(table(read()))
-        return
+if __name__ == "__main__":
     from architectures import names
 
-    known = {row["case"] for row in read()}
-    asked = [f"arch/{name}" for name in args.only] if args.only else [name for name in names() if name not in known]
-    for row in rows_of(asked, args.jobs):
-        with ROWS.open("a") as file:
-            file.write(json.dumps(row) + "\n")
-        print(row, flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    main(Rows(HERE, work, TIMEOUT), names, table)

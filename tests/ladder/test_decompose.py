@@ -1,0 +1,183 @@
+"""Node by node a program comes to the operators that torch makes of the whole of it, and computes the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim, ExportedProgram
+from torch.fx import Node
+from torch.nn import functional
+from torch.onnx._internal.exporter import _decomp, _fx_passes, _registration
+
+import fairway
+from fairway.ladder.decompose import by_node
+
+Forward = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def registry() -> Any:
+    return _registration.ONNXRegistry.from_torchlib(opset_version=20)
+
+
+class Net(nn.Module):
+    """Layers, and what is done with them."""
+
+    def __init__(self, forward: Forward, **layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.ModuleDict(layers)
+        self.does = forward
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.does(x, **self.layers)
+
+
+def capture(model: nn.Module, x: torch.Tensor) -> ExportedProgram:
+    with torch.no_grad():
+        return torch.export.export(model.eval(), (x,), dynamic_shapes=({0: Dim.DYNAMIC},))
+
+
+def ours(program: ExportedProgram, registry: Any) -> ExportedProgram:
+    with by_node():
+        return _fx_passes.decompose_with_registry(program, registry)
+
+
+def operators(program: ExportedProgram) -> list[Node]:
+    """In order; sizes and assertions, which torch.onnx drops, are not among them."""
+    return [
+        node
+        for node in program.graph.nodes
+        if isinstance(node.target, torch._ops.OpOverload) and not node.name.startswith(("sym_", "_assert"))
+    ]
+
+
+def told(program: ExportedProgram) -> list[tuple[str, str]]:
+    return sorted((str(node.target), str(node.meta["val"])) for node in operators(program))
+
+
+def twice(x: torch.Tensor) -> torch.Tensor:
+    """The second of two inputs of one node is the first, once it is seen that nothing is to be done."""
+    return torch.cat([x.to(torch.float32), x, x.contiguous()]).reshape(-1)
+
+
+def heads(x: torch.Tensor, qkv: nn.Module) -> torch.Tensor:
+    q, k, v = qkv(x).reshape(x.shape[0], 3, 2, 4).unbind(1)
+    return functional.scaled_dot_product_attention(q, k, v).flatten(1)
+
+
+def masked(x: torch.Tensor) -> torch.Tensor:
+    return torch.where((x > 0).__and__(x < 1), x.to(torch.float64), 0.5).to(x.dtype)
+
+
+PROGRAMS: dict[str, Net] = {
+    "views and dtypes": Net(twice),
+    "attention": Net(heads, qkv=nn.Linear(8, 24)),
+    "a comparison's both sides": Net(masked),
+    "a batch norm, which is one of three": Net(lambda x, norm: norm(x), norm=nn.BatchNorm1d(8)),
+    "a group norm": Net(lambda x, norm: norm(x.reshape(-1, 4, 2)).mT, norm=nn.GroupNorm(2, 4)),
+    "several outputs": Net(lambda x: tuple(part.contiguous() for part in x.chunk(2, 1))),
+    "an input handed on": Net(lambda x: (x.contiguous(), x.contiguous() + 1)),
+    "an equation": Net(lambda x: torch.einsum("bi,bj->ij", x, x)),
+    "rows by value": Net(lambda x: x[x[:, 0] > 0].reshape(-1)),
+    "a padded picture": Net(lambda x: functional.pad(x[None], (1, 1, 1, 1), mode="reflect").squeeze(0)),
+    "a distance": Net(lambda x: functional.huber_loss(x, x.flip(0))),
+}
+
+
+@pytest.mark.parametrize("which", PROGRAMS)
+def test_the_operators_are_those_that_torch_comes_to(which: str, registry: Any) -> None:
+    x = torch.randn(5, 8, generator=torch.Generator().manual_seed(1))
+    theirs = _fx_passes.decompose_with_registry(capture(PROGRAMS[which], x), registry)
+    program = capture(PROGRAMS[which], x)
+    made = ours(program, registry)
+    assert made is program, "left to torch"
+    made.graph.lint()
+    assert told(made) == told(theirs)
+    assert [spec.arg.name for spec in made.graph_signature.output_specs] == [
+        node.name for node in made.graph.output_node().args[0]
+    ]
+
+
+@pytest.mark.parametrize("which", PROGRAMS)
+def test_what_is_computed_is_the_same_at_another_size(which: str, registry: Any) -> None:
+    draw = torch.Generator().manual_seed(1)
+    x, other = torch.randn(5, 8, generator=draw), torch.randn(7, 8, generator=draw)
+    net = PROGRAMS[which].eval()
+    made = ours(capture(net, x), registry)
+    with torch.no_grad():
+        torch.testing.assert_close(made.module()(other), net(other), rtol=1e-6, atol=1e-6)
+
+
+def test_nothing_is_left_that_cannot_be_translated(registry: Any) -> None:
+    net = Net(lambda x, norm: norm(x).reshape(-1).to(torch.float64), norm=nn.BatchNorm1d(8))
+    program = capture(net, torch.ones(5, 8))
+    known = {*_decomp.get_onnx_implemented_overloads(registry)}
+    used = {node.target for node in operators(program)}
+    assert torch.ops.aten.batch_norm.default in used
+    assert torch.ops.aten.reshape.default in used
+    made = ours(program, registry)
+    used = {node.target for node in operators(made)}
+    assert used <= known
+    assert torch.ops.aten.reshape.default not in used
+
+
+def test_what_a_node_is_made_of_knows_its_line_and_its_module(registry: Any) -> None:
+    net = Net(lambda x, norm: norm(x), norm=nn.BatchNorm1d(8))
+    made = ours(capture(net, torch.ones(5, 8)), registry)
+    node = next(node for node in made.graph.nodes if "native_batch_norm" in str(node.target))
+    assert "batchnorm.py" in node.meta["stack_trace"]
+    assert "layers.norm" in [path for path, _ in node.meta["nn_module_stack"].values()]
+
+
+def in_place(x: torch.Tensor) -> torch.Tensor:
+    total = x * 2
+    total[:, 0] += 1
+    return total.reshape(-1)
+
+
+def in_a_graph(x: torch.Tensor) -> torch.Tensor:
+    return torch.cond(x.sum() > 0, lambda x: x.reshape(-1) + 1, lambda x: x.reshape(-1) - 1, (x,))
+
+
+def in_its_parts(x: torch.Tensor) -> torch.Tensor:
+    return functional.cosine_similarity(x, x.flip(0))
+
+
+@pytest.mark.parametrize("forward", [in_place, in_a_graph, in_its_parts])
+def test_what_looks_beyond_one_node_is_left_to_torch(forward: Forward, registry: Any) -> None:
+    net, x = Net(forward), torch.ones(5, 8)
+    program = capture(net, x)
+    before = [(node.name, node.target) for node in program.graph.nodes]
+    made = ours(program, registry)
+    assert made is not program
+    assert [(node.name, node.target) for node in program.graph.nodes] == before
+    torch.testing.assert_close(made.module()(x), net(x), rtol=0, atol=0)
+
+
+def test_a_norm_in_training_is_left_to_torch_since_its_parts_change_its_statistics(registry: Any) -> None:
+    net, x = Net(lambda x, norm: norm(x), norm=nn.BatchNorm1d(8)), torch.randn(5, 8)
+    with torch.no_grad():
+        program = torch.export.export(net.train(), (x,), dynamic_shapes=({0: Dim.DYNAMIC},))
+    assert ours(program, registry) is not program
+    net.eval()
+
+
+def test_an_export_does_without_torchs_own_way(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def traced_anew(*args: Any, **settings: Any) -> None:
+        raise AssertionError("the whole program is traced anew")
+
+    monkeypatch.setattr(ExportedProgram, "run_decompositions", traced_anew)
+    net = Net(lambda x, qkv: heads(x, qkv), qkv=nn.Linear(8, 24)).eval()
+    result = fairway.export(net, ["x: float32[batch, 8]"], tmp_path / "out.onnx", level="quick")
+    assert (result.verdict, result.route) == ("verified", "export-dynamic")
+
+
+def test_torch_is_as_before_afterwards() -> None:
+    before = _fx_passes.decompose_with_registry
+    with by_node():
+        assert _fx_passes.decompose_with_registry is not before
+    assert _fx_passes.decompose_with_registry is before

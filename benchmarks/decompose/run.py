@@ -25,7 +25,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "corpus")]
 from rows import Rows, main  # noqa: E402  # from the benchmarks' own folder
 
 TIMEOUT = 240.0
-NONE = ("sym_", "_assert", "clone")
+NONE = ("sym_", "_assert", "clone", "lift_fresh_copy")
 
 
 def work(name: str, folder: Path) -> dict[str, Any]:
@@ -66,7 +66,8 @@ def scored(case: Any, path: Path) -> str:
     result = export(case, path)
     if result.path is None:
         return "fails"
-    return str(score(case, case.build().eval(), path, result.record["subject"]["example"]).outcome)
+    found = score(case, case.build().eval(), path, result.record["subject"]["example"])
+    return f"{found.outcome}, {result.route}"
 
 
 @contextmanager
@@ -127,7 +128,8 @@ def reasons() -> Iterator[list[str]]:
 
 def operators(program: Any) -> Counter[str]:
     """With the dtype and shape of what comes out. What leaves no node in a file is not among them: sizes, assertions,
-    and clones, of which there are more where a value's layout is not the one that torch sees the second time."""
+    and clones, of which there are more where a value's layout is not the one that torch sees the second time.
+    """
     import torch
 
     return Counter(

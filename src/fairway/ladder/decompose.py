@@ -8,6 +8,7 @@ a tensor in place, graphs within the graph, constants and sizes that a decomposi
 from __future__ import annotations
 
 import logging
+import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -106,13 +107,27 @@ def _is_made_of_others(node: Node, known: set[Any], table: Table) -> bool:
     target: Any = node.target
     if node.op != "call_function" or isinstance(target, torch._ops.HigherOrderOperator):
         raise Whole(f"{node.name} is a graph within the graph")
-    if not _is_operator(target) or target in _SIZES:
+    if not _is_operator(target):
+        if not _is_arithmetic(target):
+            raise Whole(f"{node.name} is neither an operator nor arithmetic")  # vmap's are not
+        return False
+    if target in _SIZES:
         return False
     if target._schema.is_mutable:
         raise Whole(f"{node.name} changes a tensor in place")
+    if target._schema.returns and "val" not in node.meta:
+        raise Whole(f"what {node.name} comes to is not known")  # some pass put it there
     if _utils()._is_cia_op(target):
         return target not in known or not _is_kept_whole(target)
     return target in table
+
+
+def _is_arithmetic(function: Any) -> bool:
+    """Of sizes and numbers."""
+    name = getattr(function, "__name__", "")
+    return function in (operator.getitem, getattr(operator, name, None), getattr(math, name, None)) or (
+        name.startswith("sym_") and function is getattr(torch, name, None)
+    )
 
 
 def _is_operator(target: Any) -> bool:
@@ -176,5 +191,5 @@ def _replace(program: torch.export.ExportedProgram, parts: Sequence[Parts]) -> N
 
 
 def _is_needed(node: Node) -> bool:
-    """Sizes and their arithmetic have no effect; otherwise as torch sees it."""
-    return node.op in ("placeholder", "output") or (_is_operator(node.target) and node.is_impure())
+    """Arithmetic has no effect, nor has drawing numbers that nobody reads; otherwise as torch sees it."""
+    return node.op in ("placeholder", "output") or (_is_operator(node.target) and node.is_impure(impure_random=False))

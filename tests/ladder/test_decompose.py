@@ -73,12 +73,18 @@ def masked(x: torch.Tensor) -> torch.Tensor:
     return torch.where((x > 0).__and__(x < 1), x.to(torch.float64), 0.5).to(x.dtype)
 
 
+def drawn(x: torch.Tensor, drop: nn.Module) -> torch.Tensor:
+    torch.rand([])
+    return drop(x) + 1
+
+
 PROGRAMS: dict[str, Net] = {
     "views and dtypes": Net(twice),
     "attention": Net(heads, qkv=nn.Linear(8, 24)),
     "a comparison's both sides": Net(masked),
     "a batch norm, which is one of three": Net(lambda x, norm: norm(x), norm=nn.BatchNorm1d(8)),
     "a group norm": Net(lambda x, norm: norm(x.reshape(-1, 4, 2)).mT, norm=nn.GroupNorm(2, 4)),
+    "a dropout, and a number that nobody reads": Net(drawn, drop=nn.Dropout(0.5)),
     "several outputs": Net(lambda x: tuple(part.contiguous() for part in x.chunk(2, 1))),
     "an input handed on": Net(lambda x: (x.contiguous(), x.contiguous() + 1)),
     "an equation": Net(lambda x: torch.einsum("bi,bj->ij", x, x)),
@@ -147,7 +153,11 @@ def in_its_parts(x: torch.Tensor) -> torch.Tensor:
     return functional.cosine_similarity(x, x.flip(0))
 
 
-@pytest.mark.parametrize("forward", [in_place, in_a_graph, in_its_parts])
+def in_a_batch(x: torch.Tensor) -> torch.Tensor:
+    return torch.vmap(lambda row: row.reshape(2, 4).sum(0))(x)
+
+
+@pytest.mark.parametrize("forward", [in_place, in_a_graph, in_its_parts, in_a_batch])
 def test_what_looks_beyond_one_node_is_left_to_torch(forward: Forward, registry: Any) -> None:
     net, x = Net(forward), torch.ones(5, 8)
     program = capture(net, x)
@@ -164,6 +174,13 @@ def test_a_norm_in_training_is_left_to_torch_since_its_parts_change_its_statisti
         program = torch.export.export(net.train(), (x,), dynamic_shapes=({0: Dim.DYNAMIC},))
     assert ours(program, registry) is not program
     net.eval()
+
+
+def test_a_program_of_which_something_is_not_known_is_left_to_torch(registry: Any) -> None:
+    net, x = Net(lambda x: x.abs().reshape(-1)), torch.ones(5, 8)
+    program = capture(net, x)
+    del next(node for node in program.graph.nodes if node.name == "abs_1").meta["val"]
+    assert ours(program, registry) is not program
 
 
 def test_an_export_does_without_torchs_own_way(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,12 +24,6 @@ from torch.fx.node import map_arg
 
 Table = Mapping[Any, Callable[..., Any]]
 
-_SIZES = (
-    torch.ops.aten.sym_size.int,
-    torch.ops.aten.sym_stride.int,
-    torch.ops.aten.sym_numel.default,
-    torch.ops.aten.sym_storage_offset.default,
-)
 _OWN = ("val", "tensor_meta", "unbacked_bindings")
 """What a node says of its own value; the rest, such as the line it comes from, holds for what it is made of too."""
 
@@ -45,7 +39,7 @@ class Whole(Exception):
 @contextmanager
 def by_node() -> Iterator[None]:
     """Within, torch.onnx.export decomposes node by node what can be, in place; otherwise as ever."""
-    try:  # private; seen in torch 2.13
+    try:  # private, as is most of what is asked of torch here; seen in 2.9 and 2.13
         passes = import_module("torch.onnx._internal.exporter._fx_passes")
         plain = passes.decompose_with_registry
     except (ImportError, AttributeError):
@@ -89,7 +83,7 @@ def _traced(program: torch.export.ExportedProgram, registry: Any) -> list[Parts]
     fake = import_module("torch._guards").detect_fake_mode([node.meta.get("val") for node in program.graph.nodes])
     python = import_module("torch._dispatch.python").enable_python_dispatcher  # asks torch's kernels in Python, too
     with torch.no_grad(), python(), fake, override(preserved):
-        return [_parts(node, table) for node in nodes]
+        return [_parts(node, known, table) for node in nodes]
 
 
 def _utils() -> Any:
@@ -111,7 +105,7 @@ def _is_made_of_others(node: Node, known: set[Any], table: Table) -> bool:
         if not _is_arithmetic(target):
             raise Whole(f"{node.name} is neither an operator nor arithmetic")  # vmap's are not
         return False
-    if target in _SIZES:
+    if target is torch.ops.aten.sym_size.int:
         return False
     if target._schema.is_mutable:
         raise Whole(f"{node.name} changes a tensor in place")
@@ -134,7 +128,7 @@ def _is_operator(target: Any) -> bool:
     return isinstance(target, torch._ops.OpOverload)
 
 
-def _parts(node: Node, table: Table) -> Parts:
+def _parts(node: Node, known: set[Any], table: Table) -> Parts:
     given = tuple(node.all_input_nodes)
     target: Any = node.target
 
@@ -145,12 +139,15 @@ def _parts(node: Node, table: Table) -> Parts:
 
     graph = make_fx(call, decomposition_table=table)(*(one.meta["val"] for one in given)).graph
     for inner in graph.nodes:
-        if inner.op not in ("placeholder", "output", "call_function"):
-            raise Whole(f"{node.name} is made of a constant, among others")
-        if _is_operator(inner.target) and not _NEW_SIZES.isdisjoint(inner.target.tags):
-            raise Whole(f"{node.name} is made of {inner.target}, whose size or value is new")
-        if _is_operator(inner.target) and inner.target._schema.is_mutable:
-            raise Whole(f"{node.name} is made of {inner.target}, which changes a tensor in place")
+        if inner.op in ("placeholder", "output"):
+            continue
+        part = inner.target
+        if part is not operator.getitem and part not in known:
+            raise Whole(f"{node.name} is made of {part}, among others, which has no translation")
+        if _is_operator(part) and not _NEW_SIZES.isdisjoint(part.tags):
+            raise Whole(f"{node.name} is made of {part}, among others, whose size or value is new")
+        if _is_operator(part) and part._schema.is_mutable:
+            raise Whole(f"{node.name} is made of {part}, among others, which changes a tensor in place")
     made: Any = graph.output_node().args[0]
     asked = [made] if isinstance(made, Node) else [made[_item(user)] for user in node.users]
     if not all(isinstance(one, Node) for one in asked):

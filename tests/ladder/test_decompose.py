@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -12,9 +13,10 @@ from torch.export import Dim, ExportedProgram
 from torch.fx import Node
 from torch.nn import functional
 from torch.onnx._internal.exporter import _decomp, _fx_passes, _registration
+from torch.onnx._internal.fx.passes import type_promotion
 
 import fairway
-from fairway.ladder.decompose import by_node
+from fairway.ladder.decompose import by_node, noted_values
 
 Forward = Callable[..., Any]
 
@@ -83,6 +85,7 @@ PROGRAMS: dict[str, Net] = {
     "attention": Net(heads, qkv=nn.Linear(8, 24)),
     "a comparison's both sides": Net(masked),
     "a batch norm, which is one of three": Net(lambda x, norm: norm(x), norm=nn.BatchNorm1d(8)),
+    "a product, which is made of one that stays": Net(lambda x: torch.linalg.matmul(x[:, None], x[..., None])),
     "a group norm": Net(lambda x, norm: norm(x.reshape(-1, 4, 2)).mT, norm=nn.GroupNorm(2, 4)),
     "a dropout, and a number that nobody reads": Net(drawn, drop=nn.Dropout(0.5)),
     "several outputs": Net(lambda x: tuple(part.contiguous() for part in x.chunk(2, 1))),
@@ -149,17 +152,32 @@ def in_a_graph(x: torch.Tensor) -> torch.Tensor:
     return torch.cond(x.sum() > 0, lambda x: x.reshape(-1) + 1, lambda x: x.reshape(-1) - 1, (x,))
 
 
+def copied(x: torch.Tensor) -> torch.Tensor:
+    total = x * 2
+    total.copy_(x[:, :1])
+    return total
+
+
+def by_value(x: torch.Tensor) -> torch.Tensor:
+    return torch.repeat_interleave(x, (x[:, 0] > 0).long() + 1, dim=0)
+
+
+def by_number(x: torch.Tensor) -> torch.Tensor:
+    """How many elements a tensor has is asked for on the way, and has no translation."""
+    return x.T.reshape(-1, 4)
+
+
 def in_its_parts(x: torch.Tensor) -> torch.Tensor:
     return functional.cosine_similarity(x, x.flip(0))
 
 
 def in_a_batch(x: torch.Tensor) -> torch.Tensor:
-    return torch.vmap(lambda row: row.reshape(2, 4).sum(0))(x)
+    return torch.vmap(lambda row: row * row.sum())(x)
 
 
-@pytest.mark.parametrize("forward", [in_place, in_a_graph, in_its_parts, in_a_batch])
+@pytest.mark.parametrize("forward", [in_place, copied, by_value, by_number, in_a_graph, in_its_parts, in_a_batch])
 def test_what_looks_beyond_one_node_is_left_to_torch(forward: Forward, registry: Any) -> None:
-    net, x = Net(forward), torch.ones(5, 8)
+    net, x = Net(forward), torch.ones(6, 8)
     program = capture(net, x)
     before = [(node.name, node.target) for node in program.graph.nodes]
     made = ours(program, registry)
@@ -177,7 +195,7 @@ def test_a_norm_in_training_is_left_to_torch_since_its_parts_change_its_statisti
 
 
 def test_a_program_of_which_something_is_not_known_is_left_to_torch(registry: Any) -> None:
-    net, x = Net(lambda x: x.abs().reshape(-1)), torch.ones(5, 8)
+    net, x = Net(lambda x: x.abs() + 1), torch.ones(5, 8)
     program = capture(net, x)
     del next(node for node in program.graph.nodes if node.name == "abs_1").meta["val"]
     assert ours(program, registry) is not program
@@ -193,8 +211,47 @@ def test_an_export_does_without_torchs_own_way(tmp_path: Any, monkeypatch: pytes
     assert (result.verdict, result.route) == ("verified", "export-dynamic")
 
 
+def whole_and_half(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Casts that are implied: of whole numbers, of half floats, of what is counted."""
+    count = (x > 0).sum(1)
+    half = x.half()
+    return count / 2, count + x[:, 0], half + x, torch.where(x > 0, half, 1.5), torch.pow(2, count), half.softmax(1)
+
+
+def promoted(program: ExportedProgram) -> int:
+    """Makes its casts explicit, and answers how many nodes were computed for that."""
+    computed: list[Any] = []
+    plain = torch.fx.Interpreter.call_function
+
+    def call(self: torch.fx.Interpreter, *what: Any) -> Any:
+        computed.append(what)
+        return plain(self, *what)
+
+    with patch.object(torch.fx.Interpreter, "call_function", call):
+        _fx_passes.insert_type_promotion_nodes(program.graph_module)
+    return len(computed)
+
+
+def shown(program: ExportedProgram) -> list[str]:
+    return [f"{node.name} {node.target} {node.args} {node.meta.get('val')}" for node in program.graph.nodes]
+
+
+def test_implied_casts_come_out_as_torchs_while_only_new_nodes_are_computed(registry: Any) -> None:
+    theirs, ours_too = (ours(capture(Net(whole_and_half), torch.randn(5, 8)), registry) for _ in range(2))
+    captured = sum(node.op == "call_function" for node in theirs.graph.nodes)
+    asked = promoted(theirs)
+    with noted_values():
+        few = promoted(ours_too)
+    assert shown(ours_too) == shown(theirs)
+    casts = sum("convert_element_type" in str(node.target) for node in operators(ours_too))
+    assert casts >= 3
+    assert asked - few == captured
+
+
 def test_torch_is_as_before_afterwards() -> None:
-    before = _fx_passes.decompose_with_registry
-    with by_node():
-        assert _fx_passes.decompose_with_registry is not before
-    assert _fx_passes.decompose_with_registry is before
+    promotion = type_promotion._TypePromotionInterpreter
+    before = _fx_passes.decompose_with_registry, promotion.run_node
+    with by_node(), noted_values():
+        assert _fx_passes.decompose_with_registry is not before[0]
+        assert promotion.run_node is not before[1]
+    assert (_fx_passes.decompose_with_registry, promotion.run_node) == before

@@ -67,6 +67,20 @@ def test_the_graph_is_not_read_at_nodes_that_cannot_be_its_first_end(monkeypatch
     assert len(read) - quick >= quick + 4  # at each node that is no Relu
 
 
+def test_a_rule_is_tried_at_nodes_that_its_pattern_can_end_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+    plain = RewriteRule.match
+
+    def noted(self: RewriteRule, model: ir.Model, graph: ir.Graph, node: ir.Node, **options: Any) -> Any:
+        tried.append(node.op_type)
+        return plain(self, model, graph, node, **options)
+
+    monkeypatch.setattr(RewriteRule, "match", noted)
+    with quick_matching():
+        rewritten()
+    assert tried == ["Relu"]
+
+
 class Sorted(nn.Module):
     """Splits rows at a place that is known by value only, as mixtures of experts do."""
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from fairway.ladder.capture import Flat, Program, TranslationError, dynamic_axes
-from fairway.ladder.decompose import by_node
+from fairway.ladder.decompose import by_node, noted_values
 from fairway.ladder.tables import built_tables
 from fairway.remedies.contract import Case
 from fairway.subject.dims import Size
@@ -46,7 +46,7 @@ def export_program(
     table = {**(gemm_translations() if outside else {}), **case.translations}
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     try:
-        with built_tables(), by_node(), quick_matching():
+        with built_tables(), by_node(), noted_values(), quick_matching():
             exported = torch.onnx.export(
                 program,
                 dynamo=True,

@@ -62,6 +62,33 @@ def by_node() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def noted_values() -> Iterator[None]:
+    """Within, torch.onnx takes from the capture what a node comes to.
+
+    It makes casts explicit that are implied, and for that computes the whole program once more, in fake tensors; what it
+    changes, it computes besides.
+    """
+    try:  # private; seen in torch 2.9 and 2.13
+        passes = import_module("torch.onnx._internal.fx.passes.type_promotion")
+        interpreter, rule_of = passes._TypePromotionInterpreter, passes.get_type_promotion_rule
+    except (ImportError, AttributeError):
+        yield
+        return
+    plain = interpreter.run_node
+
+    def run_node(self: Any, node: Node) -> Any:
+        if node.op != "call_function" or "val" not in node.meta:
+            return plain(self, node)
+        if rule := rule_of(node, self.type_promotion_table):
+            with self._set_current_node(node):
+                self._maybe_promote_node(node, rule)
+        return node.meta["val"]
+
+    with patch.object(interpreter, "run_node", run_node):
+        yield
+
+
 @dataclass(frozen=True)
 class Parts:
     """What one node is made of, as a function of the nodes it was given."""
@@ -99,16 +126,13 @@ def _is_made_of_others(node: Node, known: set[Any], table: Table) -> bool:
     if node.op in ("placeholder", "output"):
         return False
     target: Any = node.target
-    if node.op != "call_function" or isinstance(target, torch._ops.HigherOrderOperator):
-        raise Whole(f"{node.name} is a graph within the graph")
     if not _is_operator(target):
         if not _is_arithmetic(target):
-            raise Whole(f"{node.name} is neither an operator nor arithmetic")  # vmap's are not
+            raise Whole(f"{node.name} is neither an operator nor arithmetic")  # a graph, or what vmap leaves
         return False
     if target is torch.ops.aten.sym_size.int:
         return False
-    if target._schema.is_mutable:
-        raise Whole(f"{node.name} changes a tensor in place")
+    _check_functional(target, node.name)
     if target._schema.returns and "val" not in node.meta:
         raise Whole(f"what {node.name} comes to is not known")  # some pass put it there
     if _utils()._is_cia_op(target):
@@ -122,6 +146,11 @@ def _is_arithmetic(function: Any) -> bool:
     return function in (operator.getitem, getattr(operator, name, None), getattr(math, name, None)) or (
         name.startswith("sym_") and function is getattr(torch, name, None)
     )
+
+
+def _check_functional(target: Any, what: str) -> None:
+    if target._schema.is_mutable:
+        raise Whole(f"{what} changes a tensor in place")
 
 
 def _is_operator(target: Any) -> bool:
@@ -146,8 +175,8 @@ def _parts(node: Node, known: set[Any], table: Table) -> Parts:
             raise Whole(f"{node.name} is made of {part}, among others, which has no translation")
         if _is_operator(part) and not _NEW_SIZES.isdisjoint(part.tags):
             raise Whole(f"{node.name} is made of {part}, among others, whose size or value is new")
-        if _is_operator(part) and part._schema.is_mutable:
-            raise Whole(f"{node.name} is made of {part}, among others, which changes a tensor in place")
+        if _is_operator(part):
+            _check_functional(part, f"a part of {node.name}")
     made: Any = graph.output_node().args[0]
     asked = [made] if isinstance(made, Node) else [made[_item(user)] for user in node.users]
     if not all(isinstance(one, Node) for one in asked):
@@ -183,8 +212,6 @@ def _replace(program: torch.export.ExportedProgram, parts: Sequence[Parts]) -> N
         else:
             for user in [*one.node.users]:
                 stand_in(result[_item(user)], user)
-                program.graph.erase_node(user)
-        program.graph.erase_node(one.node)  # here, since torch never takes a dropout for dead
 
 
 def _is_needed(node: Node) -> bool:

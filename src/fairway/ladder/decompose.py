@@ -66,8 +66,8 @@ def by_node() -> Iterator[None]:
 def noted_values() -> Iterator[None]:
     """Within, torch.onnx takes from the capture what a node comes to.
 
-    It makes casts explicit that are implied, and for that computes the whole program once more, in fake tensors; what it
-    changes, it computes besides.
+    It makes implied casts explicit, and for that computes the whole program once more, in fake tensors. What it changes
+    is computed as ever.
     """
     try:  # private; seen in torch 2.9 and 2.13
         passes = import_module("torch.onnx._internal.fx.passes.type_promotion")

@@ -204,6 +204,27 @@ def test_a_smaller_file_counts_only_where_it_was_asked_for(source: Path, planted
     assert found.after.bytes < found.before.bytes - 90_000
 
 
+@pytest.mark.parametrize(
+    ("value", "low", "high", "alone", "where_smaller"),
+    [
+        (1.1, 1.02, 1.2, True, True),
+        (1.0, 0.9, 1.1, False, True),
+        (0.98, 0.97, 0.99, False, True),
+        (0.95, 0.92, 0.96, False, True),
+        (0.93, 0.91, 0.94, False, False),
+    ],
+)
+def test_what_is_smaller_may_be_hardly_slower(
+    value: float, low: float, high: float, alone: bool, where_smaller: bool
+) -> None:
+    from fairway.bench.ratio import Ratio
+    from fairway.optimize.faster import Speeds
+
+    here, elsewhere = Ratio(value, low, high), Ratio(1.0, 0.99, 1.01)
+    speeds = Speeds((({"batch": 8}, elsewhere), ({"batch": 64}, here)))
+    assert (speeds.help(smaller=False), speeds.help(smaller=True)) == (alone, where_smaller)
+
+
 def test_a_lucky_pass_is_dropped_when_it_is_not_faster_again(
     source: Path, planted: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,9 @@ from fairway.subject.dims import Point, show
 from fairway.subject.subject import Subject
 from fairway.workshop import Janitor
 
+HARDLY = 0.05
+"""By which share a file may be slower that is wanted for its size."""
+
 
 @dataclass(frozen=True)
 class Speeds:
@@ -31,6 +34,10 @@ class Speeds:
     @property
     def slower(self) -> bool:
         return any(ratio.slower for _, ratio in self.points)
+
+    def help(self, smaller: bool) -> bool:
+        """Whether the other file is worth it: for its speed, or where it is `smaller` and at most hardly slower."""
+        return self.faster or (smaller and all(ratio.high >= 1 - HARDLY for _, ratio in self.points))
 
     def __str__(self) -> str:
         return "; ".join(f"{ratio} at {show(point)}" for point, ratio in self.points)

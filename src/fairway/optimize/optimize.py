@@ -38,7 +38,7 @@ class Wanted:
     """What counts as help, and how long to look for it."""
 
     smaller: bool = False
-    """A smaller file helps too, as long as it is not slower."""
+    """A smaller file helps too, as long as it is hardly slower."""
     at: tuple[str, ...] = ()
     seconds: float = 1.0
     threads: int = 0
@@ -143,7 +143,7 @@ class _Work:
             why = str(error.__cause__ or error)
             return None, Tried(one.name, False, f"the file it makes does not run: {why}", size=made.size)
         smaller = self.wanted.smaller and made.size.bytes < base.size.bytes
-        if speeds.slower or not (speeds.faster or smaller):
+        if not speeds.help(smaller):
             reason = "slower" if speeds.slower else "not faster" + (", nor smaller" if self.wanted.smaller else "")
             return None, Tried(one.name, False, reason, speeds, made.size)
         self.heard(("stage", f"judging what {one.name} made"))
@@ -155,7 +155,7 @@ class _Work:
             errors = [f for f in judged.findings if f.severity == "error"] or list(judged.findings)
             said = f"{errors[0].code}, {errors[0].seen}" if errors else judged.verdict
             return None, Tried(one.name, False, f"{judged.verdict}: {said}", speeds, made.size)
-        reason = "faster" if speeds.faster else "smaller, and not slower"
+        reason = "faster" if speeds.faster else f"smaller, and {'hardly' if speeds.slower else 'not'} slower"
         return replace(made, judged=judged), Tried(one.name, True, reason, speeds, made.size)
 
     def _made(self, one: Pass, number: int, base: _Candidate) -> tuple[_Candidate | None, str]:
@@ -194,7 +194,7 @@ class _Work:
         except (Failed, ArmFailed):
             return None
         smaller = self.wanted.smaller and best.size.bytes < _size(self.header.path, self.header).bytes
-        return speeds if not speeds.slower and (speeds.faster or smaller) else None
+        return speeds if speeds.help(smaller) else None
 
 
 def _ends(header: Header) -> list[tuple[str, str]]:

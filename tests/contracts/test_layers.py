@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("fairway.rewrite", "fairway.translations"),
     ("fairway.remedies",),
     ("fairway.evidence.yardstick",),
-    ("fairway.runtimes.eager", "fairway.runtimes.ort", "fairway.runtimes.watch"),
+    ("fairway.runtimes.eager", "fairway.runtimes.huge", "fairway.runtimes.ort", "fairway.runtimes.watch"),
     ("fairway.evidence", "fairway.runtimes"),
     ("fairway.locate",),
     ("fairway.ladder",),

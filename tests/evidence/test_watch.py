@@ -6,6 +6,7 @@ from torch._higher_order_ops import while_loop
 from torch._higher_order_ops.scan import scan
 
 import fairway
+from fairway.runtimes import huge
 from fairway.runtimes.eager import run_eager, run_truth
 from fairway.runtimes.liberties import PlainArithmetic
 from fairway.subject.subject import build_subject
@@ -114,3 +115,38 @@ def test_functions_that_compare_dtypes_have_a_truth_one_weight_at_a_time(model, 
     assert truth.dtype == torch.float64
     assert {p.dtype for p in model.parameters()} == {torch.float32}
     torch.testing.assert_close(truth, whole, rtol=1e-12, atol=1e-12)
+
+
+class Tied(torch.nn.Module):
+    """A vocabulary that is read from, and multiplied with."""
+
+    def __init__(self, bias: bool) -> None:
+        super().__init__()
+        self.words = torch.nn.Embedding(300, 16)
+        self.middle = torch.nn.Linear(16, 16)
+        self.last = torch.nn.Linear(16, 300, bias=bias)
+        self.last.weight = self.words.weight
+
+    def forward(self, ids):
+        return self.last(self.middle(self.words(ids)))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_huge_weight_is_never_wide_as_a_whole(bias, monkeypatch):
+    model = Tied(bias).eval()
+    subject = build_subject(model, ["ids: int64[2, 3] < 300"])
+    tensors = subject.make({}, 1, "normal")
+    (whole,) = run_truth(subject, tensors)
+    monkeypatch.setattr(huge, "HUGE", model.words.weight.nbytes // 2)
+    made = []
+    plain = torch.Tensor.double
+
+    def double(tensor):
+        made.append(tensor.numel())
+        return plain(tensor)
+
+    monkeypatch.setattr(torch.Tensor, "double", double)
+    (truth,) = run_truth(subject, tensors, piecewise=True)
+    assert truth.dtype == torch.float64
+    torch.testing.assert_close(truth, whole, rtol=1e-12, atol=1e-12)
+    assert 300 < max(made) <= model.words.weight.numel() / 4

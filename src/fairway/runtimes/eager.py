@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map  # seen to work in torch 2.9–2.13; no public counterpart
 
 from fairway.evidence.yardstick import Array
+from fairway.runtimes.huge import in_parts, is_huge
 from fairway.runtimes.watch import Watch
 from fairway.subject.outputs import output_leaves
 from fairway.subject.subject import Subject
@@ -59,29 +60,28 @@ def run_truth(subject: Subject, tensors: Sequence[torch.Tensor], piecewise: bool
     """
     wide = _wide_default() if piecewise else widened(subject.model)
     wary = _WidenWary() if piecewise else nullcontext()
-    with wide, torch.no_grad(), uncompiled(), wary, _Widen(HUGE if piecewise else None):
+    with wide, torch.no_grad(), uncompiled(), wary, _Widen(piecewise):
         args, kwargs = subject.call([t.double() if t.dtype in NARROW else t.clone() for t in tensors])
         return [leaf.value for leaf in output_leaves(subject.model(*args, **kwargs))]
-
-
-HUGE = 128 * 2**20
-"""Bytes of a tensor for which room is made."""
 
 
 class _Widen(Watch):  # type: ignore[no-untyped-call]  # torch's class is untyped
     """Every narrow float that an operator is given or asked for becomes float64.
 
-    Before one of `huge` bytes does, what was read of mapped checkpoints so far is let go.
+    `piecewise`, a huge one does so in parts where that can be. Before, what was read of mapped checkpoints is let go.
     """
 
-    def __init__(self, huge: int | None) -> None:
+    def __init__(self, piecewise: bool) -> None:
         super().__init__()
-        self._huge = huge
+        self._piecewise = piecewise
 
     def watch(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         given = (t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor) and t.dtype in NARROW)
-        if self._huge is not None and any(t.nbytes >= self._huge for t in given):
+        if self._piecewise and any(map(is_huge, given)):
             Mappings().forget()
+            result = in_parts(func, args, kwargs)
+            if result is not NotImplemented:
+                return result if func.is_view else tree_map(_wide, result)
         plain = _grouped if func is torch.ops.aten._grouped_mm.default else func
         result = plain(*tree_map(_wide, args), **tree_map(_wide, kwargs))
         return tree_map(_wide, result)

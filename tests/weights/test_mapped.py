@@ -9,6 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+import fairway
+from fairway.evidence import answers
 from fairway.weights.mapped import Mappings, Span
 
 
@@ -92,3 +94,21 @@ def test_what_was_written_to_in_memory_is_not_forgotten(path: Path) -> None:
     tensor[3] = 5
     Mappings().forget()
     assert tensor[3].tolist() == [5] * 70
+
+
+def test_what_loading_read_of_a_large_model_is_let_go_before_it_is_looked_at(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "LARGE", 0)
+    model = torch.nn.Linear(70, 300, bias=False).eval()
+    model.weight = torch.nn.Parameter(load_file(path)["a"], requires_grad=False)
+    assert model.weight.sum() != 0
+    assert resident(path) > 50
+    seen: list[int] = []
+
+    def heard(event: object) -> None:
+        seen.append(resident(path))
+
+    out = path.with_name("out.onnx")
+    fairway.export(model, ["input: float32[2, 70]"], out, level="none", weights="link", progress=heard)
+    assert seen[0] == 0

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fairway.telemetry import switch_off
+
 if TYPE_CHECKING:
     from fairway.errors import UserError
     from fairway.evidence.evidence import Evidence
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from fairway.generation.result import GenerationResult
     from fairway.result import Result
     from fairway.subject.recipe import Recipe
+
+switch_off()
 
 __version__ = "0.1.0"
 

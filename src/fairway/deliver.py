@@ -48,14 +48,17 @@ def workshop(path: Path, janitor: Janitor) -> Iterator[Path]:
 
 
 def deliver(
-    candidate: Path, target: Path, record: dict[str, Any], stored: Stored, overwrite: bool = False
+    folder: Path, candidate: Path, target: Path, record: dict[str, Any], stored: Stored, overwrite: bool = False
 ) -> dict[str, Any]:
-    """Writes the record into the file, then puts file, weights and record in place, all or none."""
+    """Writes the record into the file, then puts file, weights and record in place, all or none.
+
+    `folder` is the workshop.
+    """
     import onnx_ir as ir
 
     from fairway.weights.store import from_home, save_delivered
 
-    with _staging(candidate, target, "deliver") as staged:
+    with _staging(folder / "deliver", target) as staged:
         model = ir.load(candidate)
         strip_traces(model)
         model.metadata_props[INSIDE] = short(record)
@@ -77,13 +80,13 @@ def deliver(
     return record
 
 
-def keep_aside(candidate: Path, target: Path, record: dict[str, Any], stored: Stored) -> dict[str, Any]:
+def keep_aside(folder: Path, candidate: Path, target: Path, record: dict[str, Any], stored: Stored) -> dict[str, Any]:
     """Keeps a wrong candidate and its record for looking into, under a name that nobody ships by accident."""
     import onnx_ir as ir
 
     from fairway.weights.store import save_delivered
 
-    with _staging(candidate, target, "aside") as staged:
+    with _staging(folder / "aside", target) as staged:
         data = save_delivered(ir.load(candidate), candidate, staged / target.name, stored, target.parent)
         record = {**record, "file": {"name": target.name, "sha256": hash_file(staged / target.name)}}
         if data:
@@ -95,8 +98,7 @@ def keep_aside(candidate: Path, target: Path, record: dict[str, Any], stored: St
 
 
 @contextmanager
-def _staging(candidate: Path, target: Path, name: str) -> Iterator[Path]:
-    staged = candidate.parent / name
+def _staging(staged: Path, target: Path) -> Iterator[Path]:
     try:
         staged.mkdir()
         yield staged

@@ -177,11 +177,11 @@ def export_subject(
         if best is not None and best.captured is not None:
             record["opset"] = best.captured.opset
             if climbed.verdict in ("verified", "unproven"):
-                record = deliver(Path(best.captured.path), path, record, best.captured.stored, overwrite)
+                record = deliver(folder, Path(best.captured.path), path, record, best.captured.stored, overwrite)
                 written = path
             elif climbed.verdict == "wrong":
                 aside = path.with_suffix(".wrong.onnx")
-                record = keep_aside(Path(best.captured.path), aside, record, best.captured.stored)
+                record = keep_aside(folder, Path(best.captured.path), aside, record, best.captured.stored)
     return _result(climbed, written, record)
 
 

@@ -106,7 +106,7 @@ def quantize_file(
             record = _record(source, known, wishes, metric, found, findings)
             if found.best is None:
                 return Quantised("not shipped", None, None, found.tried, findings, record)
-            record = deliver(found.best.variant.path, target, record, Stored(), overwrite)
+            record = deliver(folder, found.best.variant.path, target, record, Stored(), overwrite)
             return Quantised("quantised", target, found.best, found.tried, findings, record)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):

@@ -8,6 +8,8 @@ Three rules hold whatever is killed, and whenever:
 - A janitor, a small process that outlives its parent by a moment, ends what the parent had started and sweeps its
   workshop. Where the janitor was killed too, the next run in the same folder does the sweeping.
 
+What must lie in the target's own folder while it is made has a name that begins with the workshop's, and goes with it.
+
 This file is also the janitor's program. It is run by path and imports nothing but the standard library.
 """
 
@@ -112,7 +114,7 @@ def open_workshop(beside: Path, janitor: Janitor) -> Iterator[Path]:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
         if handle >= 0:
             os.close(handle)
         janitor.forget("workshop", str(folder))
@@ -155,10 +157,26 @@ def sweep(folder: Path) -> None:
     if (folder / MARK).exists():
         if (folder / COMMIT).is_dir():
             _carry(folder / COMMIT, folder.parent)
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
     else:
         with contextlib.suppress(OSError):
             folder.rmdir()  # killed between two steps of making it; a folder of somebody else's is not empty
+
+
+def outside(folder: Path, name: str) -> Path:
+    """A place for a file that belongs to the workshop and lies beside it."""
+    return folder.with_name(f"{folder.name}.{name}")
+
+
+def _beside(folder: Path) -> list[Path]:
+    return [*folder.parent.glob(f"{folder.name}.*")]
+
+
+def _remove(folder: Path) -> None:
+    """What lies beside the workshop goes first: it is known by the workshop alone."""
+    for path in _beside(folder):
+        path.unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _carry(committed: Path, beside: Path) -> None:
@@ -224,7 +242,7 @@ def _sweep_surely(folder: Path) -> None:
     for _ in range(50):
         with contextlib.suppress(OSError), locked(folder.parent):
             sweep(folder)
-        if not folder.exists():
+        if not folder.exists() and not _beside(folder):
             return
         time.sleep(0.1)
 

@@ -14,7 +14,7 @@ import pytest
 SOURCE = Path(__file__).parents[2] / "src"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("fairway.findings", "fairway.garbage", "fairway.workshop"),
+    ("fairway.findings", "fairway.garbage", "fairway.telemetry", "fairway.workshop"),
     ("fairway.plugins",),
     ("fairway.knowledge",),
     ("fairway.errors", "fairway.extras", "fairway.quantize.cpu"),

@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 import torch
-from killing import Apart, Moment, at, export_tagged, kill_at, left_in, orphans_come_here, strays, tag_of, wrap
+from killing import Apart, Moment, Tagged, at, export_tagged, kill_at, left_in, orphans_come_here, strays, tag_of, wrap
 from moments import DELIVERING, MOMENTS
+from safetensors.torch import load_file, save_file
 
+import fairway
 from fairway import workshop
 
 OLD, NEW = 1.0, 2.0
@@ -117,6 +119,53 @@ def test_the_next_run_sweeps_what_a_dead_one_left(place: Place) -> None:
     assert len(left_in(place.folder)) == 1
     assert place.run(NEW) == (None, "verified")
     assert place.settled() == NEW
+
+
+LINKED = tuple(
+    Moment(place, when)
+    for place, when in (
+        ("fairway.weights.store:ir.save", "before"),
+        ("fairway.weights.store:ir.save", "after"),
+        ("fairway.ladder.judging:gather", "before"),
+        ("fairway.exporting:write_record", "after"),
+        ("fairway.deliver:commit", "before"),
+        ("fairway.workshop:_carry", "after"),
+        ("fairway.workshop:shutil.rmtree", "before"),
+    )
+)
+"""Moments at which a candidate that links to a checkpoint lies beside the workshop, or may do so."""
+
+
+def export_linked(folder: Path) -> str:
+    path = folder / "net.safetensors"
+    if not path.exists():
+        save_file({"weight": torch.full((2048,), NEW)}, path)
+    model = Tagged(OLD)
+    model.weight = torch.nn.Parameter(load_file(path)["weight"], requires_grad=False)
+    return fairway.export(
+        model, ["x: float32[batch, 2048]"], folder / "out.onnx", bounds={"batch": (1, 4)}, level="quick",
+        weights="link", overwrite=True, routes=["export-dynamic"],
+    ).verdict  # fmt: skip
+
+
+@pytest.mark.parametrize("janitor", [True, False], ids=["janitor", "next-run"])
+@pytest.mark.parametrize("moment", LINKED, ids=str)
+def test_kill_9_leaves_the_checkpoint_and_a_whole_linked_file_or_none(
+    place: Place, moment: Moment, janitor: bool
+) -> None:
+    def work() -> str:
+        if not janitor:
+            wrap("fairway.workshop:Janitor.watch", lambda real: lambda *told: None)
+        kill_at(moment)
+        return export_linked(place.folder)
+
+    assert Apart(work, place.temporary).wait()[0] == signal.SIGKILL, "the moment was never reached"
+    assert strays() == set()
+    whole = {"net.safetensors", "out.onnx", "out.fairway.json"}
+    if janitor:
+        assert left_in(place.folder) in ({"net.safetensors"}, whole)
+    assert Apart(lambda: export_linked(place.folder), place.temporary).wait() == (None, "verified")
+    assert left_in(place.folder) == whole
 
 
 def test_a_folder_that_only_bears_such_a_name_is_left_alone(place: Place) -> None:

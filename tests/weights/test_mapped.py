@@ -112,3 +112,20 @@ def test_what_loading_read_of_a_large_model_is_let_go_before_it_is_looked_at(
     out = path.with_name("out.onnx")
     fairway.export(model, ["input: float32[2, 70]"], out, level="none", weights="link", progress=heard)
     assert seen[0] == 0
+
+
+def test_what_a_file_is_called_does_not_matter(path: Path) -> None:
+    """A hub's cache keeps files under their hashes, and a snapshot's names are links to them."""
+    blob = path.with_name("6f3a")
+    path.rename(blob)
+    path.symlink_to(blob)
+    found = span(load_file(path)["a"])
+    assert found is not None
+    assert found.path == str(blob)
+
+
+def test_libraries_are_no_place_for_weights() -> None:
+    known = {area.path for area in Mappings()._areas}
+    mapped = {line.split(maxsplit=5)[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "r-xp" in line}
+    assert any("libtorch" in name for name in mapped)
+    assert not known & mapped

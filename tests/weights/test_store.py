@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 import torch
+from onnxscript import opset20 as op20
 from tests.weights.nets import BOUNDS, SPEC, mapped, seeded
 
 import fairway
@@ -60,6 +63,47 @@ def test_a_folder_reached_through_a_link_is_the_same_folder(tmp_path: Path) -> N
     model = mapped(tmp_path / "real")
     assert export(tmp_path / "alias", model, "link").verdict == "verified"
     assert {place["location"] for place in places(tmp_path / "real" / "out.onnx").values()} == {"net.safetensors"}
+
+
+@pytest.fixture
+def no_hard_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As between two file systems, or for another user's files."""
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    monkeypatch.setattr(os, "link", refuse)
+
+
+@pytest.mark.usefixtures("no_hard_links")
+def test_a_checkpoint_on_another_file_system_is_linked_all_the_same(tmp_path: Path) -> None:
+    result = export(tmp_path, mapped(tmp_path), "link")
+    assert result.verdict == "verified"
+    assert result.record["weights"]["linked"]["tensors"] == 9
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["net.safetensors", "out.fairway.json", "out.onnx"]
+
+
+def test_what_is_linked_has_one_name_on_the_disk_while_it_is_judged(tmp_path: Path) -> None:
+    """onnx refuses weights in a file that has a second hard link."""
+    model, counts = mapped(tmp_path), set()
+
+    def heard(event: object) -> None:
+        counts.add((tmp_path / "net.safetensors").stat().st_nlink)
+
+    fairway.export(model, SPEC, tmp_path / "out.onnx", bounds=BOUNDS, level="quick", weights="link", progress=heard)
+    assert counts == {1}
+
+
+def test_a_wrong_file_that_is_linked_is_traced_to_its_node(tmp_path: Path) -> None:
+    wrong = {torch.ops.aten.tanh.default: lambda x: op20.Sin(x)}
+    model, out = mapped(tmp_path), tmp_path / "out.onnx"
+    result = fairway.export(
+        model, SPEC, out, bounds=BOUNDS, level="quick", weights="link", routes=["export-dynamic"], translations=wrong
+    )
+    assert result.verdict == "wrong"
+    (begins,) = [finding for finding in result.findings if finding.code == "FW414"]
+    assert "Sin" in begins.seen
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["net.safetensors", "out.wrong.fairway.json", "out.wrong.onnx"]
 
 
 def test_a_checkpoint_elsewhere_cannot_be_linked(tmp_path: Path) -> None:

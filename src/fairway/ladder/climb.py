@@ -35,6 +35,7 @@ from fairway.subject.subject import Subject
 from fairway.weights.alike import called_alike
 from fairway.weights.repeats import Repeat, find_repeats, longer, shorten
 from fairway.weights.store import Mode
+from fairway.workshop import outside
 
 Verdict = Literal["verified", "wrong", "unproven", "failed"]
 Heard = Callable[[Any], None]
@@ -191,7 +192,8 @@ def _walk(
     tried = tuple(name for name, _ in prescription.chosen)
     if step.decided and not any(name in SOURCE for name in tried):
         return Rung(step, route, "failed", 0.0, 0, (), (), refused, tried=tried)
-    paths = [folder / f"{len(rungs)}-{which}.onnx" for which in ("first", "second")]
+    names = [f"{len(rungs)}-{which}.onnx" for which in ("first", "second")]
+    paths = [outside(folder, name) if settings.weights == "link" else folder / name for name in names]
     points = examples(subject, dict(step.wrong_at))
 
     def export(which: int) -> Callable[[Any], Captured]:
@@ -224,9 +226,7 @@ def _walk(
             step, done, verdict, got.seconds, got.peak_bytes, findings, captured.remedies, refused, captured, None,
             got.seconds, tried,
         )  # fmt: skip
-    judged = judged_apart(
-        workers, subject, captured, settings.level, settings.remedies, data, folder, heard
-    )
+    judged = judged_apart(workers, subject, captured, settings.level, settings.remedies, data, folder, heard)
     seconds, peak = got.seconds + judged.seconds, max(got.peak_bytes, judged.peak_bytes)
     verdict, evidence, findings = _weigh(judged, captured, suspected)
     if second and verdict == "verified":
@@ -386,9 +386,7 @@ def judge_file(
     if fixed:
         findings: tuple[Finding, ...] = tuple(Finding("FW402", one) for one in fixed)
         return Climb(preflight, (Rung(step, step.route, "wrong", 0.0, 0, findings, captured=captured),), findings)
-    judged = judged_apart(
-        workers, subject, captured, settings.level, settings.remedies, data, folder, heard
-    )
+    judged = judged_apart(workers, subject, captured, settings.level, settings.remedies, data, folder, heard)
     verdict, evidence, findings = _weigh(judged, captured, ())
     findings = (*findings, *_fixed_outputs(header, preflight))
     if evidence is not None:

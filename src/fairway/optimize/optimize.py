@@ -100,7 +100,7 @@ def optimize_file(
         found = replace(found, after=best.size, together=together)
         record = _record(judge_by, settings, best, known, found, subject is not None)
         assert best.stored is not None
-        record = deliver(best.path, target, record, best.stored, wanted.overwrite)
+        record = deliver(folder, best.path, target, record, best.stored, wanted.overwrite)
     return replace(found, result=_result(best, target, record, subject is not None))
 
 

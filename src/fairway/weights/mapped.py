@@ -1,14 +1,15 @@
 """The kernel knows which file a tensor's bytes lie in: safetensors, torch.load(mmap=True) and transformers map theirs.
 
-So it does not matter who loaded a checkpoint, under which names, in how many shards, or which tensors are tied. Linux
-only: elsewhere no tensor is said to lie in a file.
+So it does not matter who loaded a checkpoint, under which names, in how many shards, or which tensors are tied; nor
+what the file is called: a hub's cache keeps files under their hashes, and links to them. Linux only: elsewhere no
+tensor is said to lie in a file.
 """
 
 from __future__ import annotations
 
 import bisect
 import ctypes
-from collections.abc import Iterable
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,10 +34,10 @@ class _Area:
 
 
 class Mappings:
-    """The files that are mapped into this process, as of now."""
+    """The files that are mapped into this process, as of now; without programs and libraries."""
 
-    def __init__(self, suffixes: Iterable[str] = (".safetensors", ".pt", ".pth", ".bin", ".data")) -> None:
-        self._areas = _read(tuple(suffixes))
+    def __init__(self) -> None:
+        self._areas = _read()
         self._starts = [area.start for area in self._areas]
 
     def __bool__(self) -> bool:
@@ -61,7 +62,6 @@ class Mappings:
             if i == len(self._areas) or self._areas[i].start != address:
                 return None
 
-
     def forget(self) -> None:
         """Gives the memory back that reading them took; the kernel reads again what is asked for again."""
         for area in self._areas:
@@ -74,7 +74,10 @@ _DONTNEED = 4
 """MADV_DONTNEED. What was written to in memory would be lost by it."""
 
 
-def _read(suffixes: tuple[str, ...]) -> list[_Area]:
+_DELETED = " (deleted)"
+
+
+def _read() -> list[_Area]:
     """smaps: a line of addresses for each area, then what is known of it; `Anonymous` is what was written to."""
     try:
         text = Path("/proc/self/smaps").read_text()
@@ -82,11 +85,14 @@ def _read(suffixes: tuple[str, ...]) -> list[_Area]:
         return []
     areas: list[_Area] = []
     fields: list[str] = []
+    programs: set[str] = set()
     for line in text.splitlines():
         head, _, rest = line.partition(" ")
         if "-" in head and not head.endswith(":"):
             fields = line.split(maxsplit=5)
-        elif head == "Anonymous:" and len(fields) == 6 and fields[5].endswith(suffixes):
+            if len(fields) == 6 and "x" in fields[1]:
+                programs.add(fields[5])
+        elif head == "Anonymous:" and len(fields) == 6 and fields[5][0] == "/" and not fields[5].endswith(_DELETED):
             start, end = (int(number, 16) for number in fields[0].split("-"))
             areas.append(_Area(start, end, int(fields[2], 16), fields[5], not rest.strip().startswith("0 ")))
-    return areas
+    return [area for area in areas if area.path not in programs and os.path.isfile(area.path)]

@@ -1,7 +1,8 @@
 """Where a file's weights lie: inside it, in one file beside it, or still in the checkpoint they came from.
 
-A candidate lies in the workshop, and runtimes follow no path that leaves a model's folder. So the checkpoint's files
-are hard-linked into the workshop, and a candidate's weights point there: nothing is copied before a file is delivered.
+Runtimes follow no path that leaves a model's folder. So a candidate that is to stay linked lies in the target's folder
+itself, beside the workshop. Others lie in the workshop, with hard links to the checkpoint's files: what is to be copied
+is copied once, when it is delivered, or before where it cannot be linked.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def save_candidate(model: ir.Model, path: Path, asked: Mode | None) -> Stored:
         ir.save(model, path)
         return Stored()
     mappings = Mappings()
-    links = _Links(path.parent)
+    links = _Links(path.parent, hard=mode != "link")
     linked = linked_bytes = 0
     rest: list[ir.Value] = []
     for value in model.graph.initializers.values():
@@ -107,19 +108,22 @@ def _external(tensor: Any, location: str, offset: int, folder: Path) -> ir.Exter
 
 
 class _Links:
-    """The checkpoint's files under the workshop's own roof."""
+    """The checkpoint's files as seen from a candidate's folder: where they lie, or `hard` links to them."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, hard: bool) -> None:
+        self.folder, self.hard = folder, hard
         self.made: dict[str, str] = {}
         self._known: dict[str, str | None] = {}
 
     def provide(self, path: str) -> str | None:
         """The location of the file as seen from the candidate; None where it cannot be linked."""
         if path not in self._known:
-            name = f"{LINKED}/{os.stat(path).st_ino}-{os.path.basename(path)}"
-            self._known[path] = name if _hard_link(path, self.folder / name) else None
-            if self._known[path]:
+            name = from_home(path, self.folder)
+            if self.hard:
+                name = f"{LINKED}/{os.stat(path).st_ino}-{os.path.basename(path)}"
+            there = not self.hard or _hard_link(path, self.folder / name)
+            self._known[path] = name if there else None
+            if there:
                 self.made[name] = path
         return self._known[path]
 

@@ -37,7 +37,7 @@ from fairway.standing import Diary, both
 from fairway.subject.data import read_data
 from fairway.subject.onnx_file import check_room, check_signature, open_header
 from fairway.subject.subject import Subject, build_subject
-from fairway.weights.mapped import Mappings
+from fairway.weights.mapped import let_go
 from fairway.weights.store import MODES, Mode, check_linkable
 
 Progress = Callable[[Any], None]
@@ -164,7 +164,7 @@ def export_subject(
     left_out = load_plugins() if settings.remedies else ()
     tensors = read_data(subject, Path(data)) if data is not None else []
     if is_large(subject.model):
-        Mappings().forget()  # pages of its weights that loading happened to read: they would count as long as we run
+        let_go()  # pages of its weights that loading happened to read: they would count as long as we run
     with Workers(settings.limits) as workers, workshop(path, workers.janitor) as folder:
         heard = both(progress or (lambda event: None), Diary(folder, path.name, subject.name))
         workers.tick = partial(heard, ("tick",))

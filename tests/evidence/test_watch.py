@@ -132,12 +132,12 @@ class Tied(torch.nn.Module):
 
 
 @pytest.mark.parametrize("bias", [False, True])
-def test_a_huge_weight_is_never_wide_as_a_whole(bias, monkeypatch):
+def test_a_large_weight_is_never_wide_as_a_whole(bias, monkeypatch):
     model = Tied(bias).eval()
     subject = build_subject(model, ["ids: int64[2, 3] < 300"])
     tensors = subject.make({}, 1, "normal")
     (whole,) = run_truth(subject, tensors)
-    monkeypatch.setattr(huge, "HUGE", model.words.weight.nbytes // 2)
+    monkeypatch.setattr(huge, "PART", model.words.weight.nbytes // 2)
     made = []
     plain = torch.Tensor.double
 
@@ -146,7 +146,29 @@ def test_a_huge_weight_is_never_wide_as_a_whole(bias, monkeypatch):
         return plain(tensor)
 
     monkeypatch.setattr(torch.Tensor, "double", double)
+    room = huge._room
+    monkeypatch.setattr(huge, "_room", lambda numbers: made.append(numbers) or room(numbers))
     (truth,) = run_truth(subject, tensors, piecewise=True)
     assert truth.dtype == torch.float64
     torch.testing.assert_close(truth, whole, rtol=1e-12, atol=1e-12)
-    assert 300 < max(made) <= model.words.weight.numel() / 4
+    assert max(made) == model.words.weight.numel() / 4
+
+
+class Turned(torch.nn.Module):
+    """The weight stands on the left, or on both sides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(48, 48))
+
+    def forward(self, x):
+        return torch.mm(self.weight, x), torch.mm(self.weight, self.weight), torch.bmm(self.weight[None], x[None])
+
+
+def test_a_large_weight_may_stand_on_either_side(monkeypatch):
+    subject = build_subject(Turned().eval(), ["x: float32[48, 3]"])
+    tensors = subject.make({}, 1, "normal")
+    whole = run_truth(subject, tensors)
+    monkeypatch.setattr(huge, "PART", 48 * 48 * 4)
+    for part, one in zip(run_truth(subject, tensors, piecewise=True), whole, strict=True):
+        torch.testing.assert_close(part, one, rtol=1e-12, atol=1e-12)

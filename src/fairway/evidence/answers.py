@@ -18,6 +18,7 @@ import torch
 from fairway.evidence.lattice import Sample
 from fairway.runtimes.eager import run_eager, run_truth
 from fairway.subject.subject import Subject
+from fairway.weights.mapped import let_go
 
 LARGE = 256 * 2**20
 """Bytes of weights from which on a model is judged in this way."""
@@ -75,6 +76,7 @@ def answer(
             except Exception as error:
                 no_truth = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             truths += [sample] if truth is not None else []
+            let_go()
         torch.save((ours, truth), folder / f"{len(done)}.pt")
         done.append(sample)
     return Answers(folder, tuple(done), tuple(truths), no_truth)

@@ -14,11 +14,11 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map  # seen to work in torch 2.9–2.13; no public counterpart
 
 from fairway.evidence.yardstick import Array
-from fairway.runtimes.huge import in_parts, is_huge
+from fairway.runtimes import huge
 from fairway.runtimes.watch import Watch
 from fairway.subject.outputs import output_leaves
 from fairway.subject.subject import Subject
-from fairway.weights.mapped import Mappings
+from fairway.weights.mapped import let_go
 
 NARROW = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -68,7 +68,8 @@ def run_truth(subject: Subject, tensors: Sequence[torch.Tensor], piecewise: bool
 class _Widen(Watch):  # type: ignore[no-untyped-call]  # torch's class is untyped
     """Every narrow float that an operator is given or asked for becomes float64.
 
-    `piecewise`, a huge one does so in parts where that can be. Before, what was read of mapped checkpoints is let go.
+    `piecewise`, a large one does so in parts where that can be; elsewhere, where it is huge, what was read of mapped
+    checkpoints is let go before.
     """
 
     def __init__(self, piecewise: bool) -> None:
@@ -76,12 +77,14 @@ class _Widen(Watch):  # type: ignore[no-untyped-call]  # torch's class is untype
         self._piecewise = piecewise
 
     def watch(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        given = (t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor) and t.dtype in NARROW)
-        if self._piecewise and any(map(is_huge, given)):
-            Mappings().forget()
-            result = in_parts(func, args, kwargs)
+        given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor) and t.dtype in NARROW]
+        largest = max((t.nbytes for t in given), default=0)
+        if self._piecewise and largest >= huge.PART:
+            result = huge.in_parts(func, args, kwargs)
             if result is not NotImplemented:
                 return result if func.is_view else tree_map(_wide, result)
+            if largest >= huge.HUGE:
+                let_go()
         plain = _grouped if func is torch.ops.aten._grouped_mm.default else func
         result = plain(*tree_map(_wide, args), **tree_map(_wide, kwargs))
         return tree_map(_wide, result)

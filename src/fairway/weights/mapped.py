@@ -67,9 +67,21 @@ class Mappings:
         for area in self._areas:
             if not area.written:
                 length = ctypes.c_size_t(area.end - area.start)
-                ctypes.CDLL(None).madvise(ctypes.c_void_p(area.start), length, _DONTNEED)
+                _LIBC.madvise(ctypes.c_void_p(area.start), length, _DONTNEED)
 
 
+def let_go() -> None:
+    """Forgets all of them, and what malloc keeps of memory that was freed.
+
+    Building a large model without room for its parameters leaves malloc a gigabyte of addresses, into which it puts
+    whatever is large from then on, and of which it gives nothing back by itself.
+    """
+    Mappings().forget()
+    if hasattr(_LIBC, "malloc_trim"):  # glibc's; others have none
+        _LIBC.malloc_trim(0)
+
+
+_LIBC = ctypes.CDLL(None)
 _DONTNEED = 4
 """MADV_DONTNEED. What was written to in memory would be lost by it."""
 

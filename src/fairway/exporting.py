@@ -38,7 +38,7 @@ from fairway.subject.data import read_data
 from fairway.subject.onnx_file import check_room, check_signature, open_header
 from fairway.subject.subject import Subject, build_subject
 from fairway.weights.mapped import let_go
-from fairway.weights.store import MODES, Mode, check_linkable
+from fairway.weights.store import MODES, Mode, check_disk, check_linkable
 
 Progress = Callable[[Any], None]
 
@@ -157,6 +157,7 @@ def export_subject(
 ) -> Result:
     """The whole road for one subject: climb, then deliver what may be delivered."""
     check_target(path, overwrite)
+    check_disk(subject.model, path, settings.weights)
     if settings.weights == "link":
         check_linkable(subject.model, path)
     warm_up()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -162,6 +164,18 @@ def test_a_checkpoint_that_was_moved_is_missed(tmp_path: Path) -> None:
 def test_a_linked_file_is_verified_again(tmp_path: Path) -> None:
     export(tmp_path, mapped(tmp_path), "link")
     assert fairway.verify(tmp_path / "out.onnx", seeded(), SPEC, bounds=BOUNDS, level="quick").verdict == "verified"
+
+
+def test_a_disk_without_room_for_the_weights_is_said_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = 9 * 64 * 64 * 4  # as for the matrices, but not for what else there is
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=room))
+    model, heard = mapped(tmp_path), []
+    with pytest.raises(UserError, match=r"has room for 147\.5 kB; the weights alone take 153\.6 kB") as caught:
+        fairway.export(model, SPEC, tmp_path / "out.onnx", bounds=BOUNDS, weights="copy", progress=heard.append)
+    assert (caught.value.finding.code, heard) == ("FW009", [])
+    assert export(tmp_path, model, "link").verdict == "verified"
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])

@@ -8,6 +8,7 @@ is copied once, when it is delivered, or before where it cannot be linked.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ import onnx_ir as ir
 import torch
 
 from fairway.errors import complain
+from fairway.subject.room import amount
 from fairway.weights.mapped import Mappings, Span
 
 Mode = Literal["embed", "copy", "link"]
@@ -234,6 +236,15 @@ def checkpoint_files(model: torch.nn.Module) -> tuple[str, ...]:
     tensors = (*model.parameters(), *model.buffers())
     spans = (mappings.find(t.data_ptr(), t.nbytes) for t in tensors if t.is_contiguous() and t.device.type == "cpu")
     return tuple(sorted({span.path for span in spans if span is not None}))
+
+
+def check_disk(model: torch.nn.Module, target: Path, asked: Mode | None) -> None:
+    """Refuses early what would fail when everything else is done: a disk without room for the weights."""
+    tensors = {id(t): t.nbytes for t in (*model.parameters(), *model.buffers())}
+    size = sum(tensors.values())
+    free = shutil.disk_usage(target.parent).free
+    if choose(asked, size) != "link" and size > free:
+        raise complain("FW009", f"{target.parent} has room for {amount(free)}; the weights alone take {amount(size)}")
 
 
 def check_linkable(model: torch.nn.Module, target: Path) -> None:

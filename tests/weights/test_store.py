@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -170,7 +169,7 @@ def test_a_disk_without_room_for_the_weights_is_said_before_anything_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = 9 * 64 * 64 * 4  # as for the matrices, but not for what else there is
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=room))
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: (10 * room, 9 * room, room))
     model, heard = mapped(tmp_path), []
     with pytest.raises(UserError, match=r"has room for 147\.5 kB; the weights alone take 153\.6 kB") as caught:
         fairway.export(model, SPEC, tmp_path / "out.onnx", bounds=BOUNDS, weights="copy", progress=heard.append)

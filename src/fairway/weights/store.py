@@ -242,8 +242,8 @@ def check_disk(model: torch.nn.Module, target: Path, asked: Mode | None) -> None
     """Refuses early what would fail when everything else is done: a disk without room for the weights."""
     tensors = {id(t): t.nbytes for t in (*model.parameters(), *model.buffers())}
     size = sum(tensors.values())
-    free = shutil.disk_usage(target.parent).free
-    if choose(asked, size) != "link" and size > free:
+    total, _, free = shutil.disk_usage(target.parent)
+    if choose(asked, size) != "link" and total and size > free:  # some file systems do not tell
         raise complain("FW009", f"{target.parent} has room for {amount(free)}; the weights alone take {amount(size)}")
 
 

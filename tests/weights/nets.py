@@ -192,6 +192,38 @@ class FollowedByOthers(AllScaled):
         return x
 
 
+class Neutral(nn.Module):
+    """Zeros and ones wherever a rule might look for them, as layers begin; trained ones have others."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__()
+        self.index = index
+        self.fc = nn.Linear(WIDTH, WIDTH)
+        self.conv = nn.Conv1d(WIDTH, WIDTH, 3, padding=1)
+        self.back = nn.ConvTranspose1d(WIDTH, WIDTH, 1)
+        self.norm = nn.GroupNorm(4, WIDTH)
+        self.scale, self.gain = nn.Parameter(torch.ones(WIDTH)), nn.Parameter(torch.ones(()))
+        self.shift, self.add = nn.Parameter(torch.zeros(WIDTH)), nn.Parameter(torch.zeros(()))
+        for layer in (self.fc, self.conv, self.back):
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = self.back(self.norm(self.conv(x.mT))).mT
+        rows = (rows * self.scale + self.shift) / self.gain - self.add
+        return x + torch.tanh(self.fc(torch.where(self.gain > 0, rows, x)))
+
+
+class NeutralFirst(Tower):
+    """All blocks but the first three have been trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Neutral(i) for i in range(8))
+        with torch.no_grad():
+            for weight in self.blocks[3:].parameters():
+                weight.add_(0.3 * torch.randn(weight.shape))
+
+
 class Routed(nn.Module):
     """Sends each row to one of two layers; how many go to which is known by value only."""
 

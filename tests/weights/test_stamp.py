@@ -21,6 +21,7 @@ from tests.weights.nets import (
     FirstPlaced,
     FollowedByOthers,
     InRounds,
+    NeutralFirst,
     OfTheFirst,
     OneStubborn,
     Tower,
@@ -78,6 +79,17 @@ def test_weights_that_are_equal_in_the_captured_blocks_need_not_be_in_the_others
     assert (result.verdict, len(blocks(result))) == ("verified", 1)
     names = {tensor.name for tensor in onnx.load(tmp_path / "out.onnx").graph.initializer}
     assert {name for name, _ in model.named_parameters() if name.endswith(("bias", "norm.weight"))} <= names
+
+
+@pytest.mark.parametrize("weights", ["embed", "copy"])
+def test_zeros_and_ones_in_the_captured_blocks_are_not_taken_for_the_others(weights: str, tmp_path: Path) -> None:
+    """At the level none nobody would notice."""
+    model, out = seeded(NeutralFirst), tmp_path / "out.onnx"
+    result = fairway.export(model, SPEC, out, bounds=BOUNDS, level="none", weights=weights)  # type: ignore[arg-type]
+    assert [run["kept"] for run in blocks(result)] == [2]
+    x = torch.from_numpy(np.random.default_rng(3).standard_normal((3, 5, 64), dtype=np.float32))
+    np.testing.assert_allclose(answer(out), model(x).detach().numpy(), rtol=1e-4, atol=1e-4)
+    assert export(tmp_path / "judged.onnx", model).verdict == "verified"
 
 
 def test_what_only_the_calls_tell_is_wrong_without_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,9 @@
 """onnxscript's optimiser, with its hands off the weights.
 
-What it computes from a weight lies in no checkpoint. Two weights that happen to be equal it makes one; stamped for a
-third block, that would be the wrong one. Otherwise these are the passes of `onnxscript.optimizer.optimize_ir`, in its
-order (0.7.2); they can go when it can be told to leave some initialisers alone.
+What it computes from a weight lies in no checkpoint. Two weights that happen to be equal it makes one, and a bias that
+happens to be zero it leaves out; stamped for a third block, that would be wrong. Otherwise these are the passes of
+`onnxscript.optimizer.optimize_ir`, in its order (0.7.2); they can go when it can be told to leave some initialisers
+alone.
 """
 
 from __future__ import annotations
@@ -35,13 +36,28 @@ def optimise(model: ir.Model, known: Weights) -> None:
     common.InlinePass()(model)
     for _ in range(ROUNDS):
         optimizer.fold_constants(model, onnx_shape_inference=True, should_fold=leave)
-        rewriter.rewrite(model)
+        with _unread(model.graph, known):
+            rewriter.rewrite(model)
         common.RemoveUnusedNodesPass()(model)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     common.LiftSubgraphInitializersToMainGraphPass()(model)
     _merge_constants(model.graph, known)
     for last in (common.CommonSubexpressionEliminationPass(), common.OutputFixPass(), common.NameFixPass()):
         last(model)
+
+
+@contextmanager
+def _unread(graph: ir.Graph, known: Weights) -> Iterator[None]:
+    """Within, weights have no values that a rule could go by, and for which it would have to read a checkpoint."""
+    constants = [(value, value.const_value) for value in graph.initializers.values()]
+    held = [(value, tensor) for value, tensor in constants if tensor is not None and known.find(tensor)]
+    for value, _ in held:
+        value.const_value = None
+    try:
+        yield
+    finally:
+        for value, tensor in held:
+            value.const_value = tensor
 
 
 @contextmanager

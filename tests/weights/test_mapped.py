@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 import fairway
 from fairway.evidence import answers
-from fairway.weights.mapped import Mappings, Span
+from fairway.weights.mapped import Mappings, Span, let_go
 
 
 @pytest.fixture
@@ -129,3 +129,20 @@ def test_libraries_are_no_place_for_weights() -> None:
     mapped = {line.split(maxsplit=5)[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "r-xp" in line}
     assert any("libtorch" in name for name in mapped)
     assert not known & mapped
+
+
+def written_kb() -> int:
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon")]
+    return int(line.split()[1])
+
+
+def test_memory_that_was_freed_between_what_is_kept_goes_back() -> None:
+    """Each block lies below one that is kept, so that malloc by itself gives none of them back."""
+    freed, kept = [], []
+    for _ in range(2000):
+        freed.append(torch.ones(25_000))
+        kept.append(bytearray(2000))
+    full = written_kb()
+    freed.clear()
+    let_go()
+    assert full - written_kb() > 150_000

@@ -67,14 +67,19 @@ def judge(case: Case, levels: tuple[str, ...], folder: Path) -> dict[str, Any]:
     row["verdicts"] = {}
     for level in levels:
         result = fairway.verify(path, case.model(), case.lines, bounds=case.family.bounds, level=level)
-        row["verdicts"][level] = result.verdict
+        # A file whose samples are decided by the order of equal elements is unproven, for that reason alone (FW422).
+        only_excuses = result.verdict == "unproven" and {f.code for f in result.findings if f.severity != "note"} == {
+            "FW422"
+        }
+        row["verdicts"][level] = "unproven by excuses" if only_excuses else result.verdict
         if result.evidence is not None:
-            row["excused"] = sum("excused" in t.note for t in result.evidence.tested)
+            row["excused"] = sum(bool(t.excused) for t in result.evidence.tested)
             row["undecided"] = result.evidence.undecided
         if result.verdict != "verified":
             row.setdefault("findings", []).extend([f.code, f.seen[:400]] for f in result.findings)
-    alarms = [level for level, verdict in row["verdicts"].items() if verdict != "verified"]
-    outcome = "verified" if not alarms else "ALARM at " + ", ".join(alarms)
+    alarms = [level for level, verdict in row["verdicts"].items() if verdict not in ("verified", "unproven by excuses")]
+    excused = "unproven by excuses" in row["verdicts"].values()
+    outcome = "ALARM at " + ", ".join(alarms) if alarms else "unproven by excuses" if excused else "verified"
     return row | {"outcome": outcome, "seconds": round(time.monotonic() - started, 2)}
 
 

@@ -61,9 +61,9 @@ def run(way: str, path: Path) -> dict[str, object]:
     import onnxruntime
     import torch
 
-    from fairway.evidence.lattice import sample
     from fairway.locate.locate import locate
     from fairway.runtimes.eager import run_eager
+    from fairway.subject.sample import sample
 
     torch.set_num_threads(1)
     subject = subject_of()

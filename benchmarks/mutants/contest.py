@@ -26,8 +26,8 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from fairway.errors import UserError
 from fairway.evidence import gather as gathering
 from fairway.evidence import judge as judging
-from fairway.evidence.gather import subject_lattice
 from fairway.evidence.judge import Judge, open_runtime
+from fairway.evidence.sampling import subject_lattice
 from fairway.exporting import make_settings, verify_subject
 from fairway.ladder import climb as climbing
 from fairway.ladder.attempt import Limits, Workers
@@ -44,7 +44,7 @@ TORCH_ABS, TORCH_REL = 5e-3, 1e-1
 
 @contextmanager
 def remembering() -> Iterator[dict[str, Any]]:
-    """PyTorch, its float64 self and its rounding answer a question that was asked before from memory; see above."""
+    """PyTorch and its float64 self answer a question that was asked before from memory; see above."""
     known: dict[bytes, tuple[Any, list[bool]]] = {}
 
     def remember(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -76,7 +76,7 @@ def remembering() -> Iterator[dict[str, Any]]:
 
     climbing_look = climbing.look
     with ExitStack() as stack:
-        for name in ("run_eager", "run_truth", "rounding"):
+        for name in ("run_eager", "run_truth"):
             stack.enter_context(patch.object(judging, name, remember(getattr(judging, name))))
         stack.enter_context(patch.object(gathering, "_shrink", lambda judge, failures: None))
         stack.enter_context(patch.object(climbing, "look", look))

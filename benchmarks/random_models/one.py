@@ -56,7 +56,7 @@ def judge(seed: int, level: str, folder: Path, timeout: float) -> dict[str, Any]
             [rung["route"], rung["verdict"], [[f["code"], f["seen"][:300]] for f in rung["findings"]]]
             for rung in result.record["ladder"]
         ],
-        "excused": sum("excused" in t.note for t in result.evidence.tested) if result.evidence else 0,
+        "excused": sum(bool(t.excused) for t in result.evidence.tested) if result.evidence else 0,
         "seconds": round(time.monotonic() - started, 2),
     }
 

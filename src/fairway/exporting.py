@@ -25,6 +25,7 @@ from fairway.ladder.climb import Climb, Rung, Settings, climb, judge_file, rank
 from fairway.ladder.pinpoint import pinpoint
 from fairway.ladder.plan import TRACE_OPSETS
 from fairway.ladder.route import ROUTES, parse_route
+from fairway.ladder.studying import study_subject
 from fairway.ladder.tables import build_tables
 from fairway.plugins import refused
 from fairway.quantize.cpu import made_elsewhere, this_cpu
@@ -169,6 +170,7 @@ def export_subject(
     with Workers(settings.limits) as workers, workshop(path, workers.janitor) as folder:
         heard = both(progress or (lambda event: None), Diary(folder, path.name, subject.name))
         workers.tick = partial(heard, ("tick",))
+        subject = study_subject(workers, subject, settings.level, settings.remedies)
         climbed = climb(workers, subject, settings, folder, tensors, heard)
         begins = pinpoint(workers, subject, settings, climbed, tensors, heard)
         climbed = replace(climbed, findings=(*sorted((*climbed.findings, *begins), key=rank), *left_out))
@@ -205,6 +207,7 @@ def verify_subject(
     tensors = read_data(subject, Path(data)) if data is not None else []
     with Workers(settings.limits) as workers, TemporaryDirectory(prefix="fairway-") as folder:
         workers.tick = partial(heard, ("tick",))
+        subject = study_subject(workers, subject, settings.level, settings.remedies)
         climbed = judge_file(workers, subject, settings, str(path), header, tensors, Path(folder), heard)
         right = against() if climbed.verdict == "wrong" else ()
         begins = pinpoint(workers, subject, settings, climbed, tensors, heard, right)

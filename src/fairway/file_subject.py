@@ -16,6 +16,7 @@ import torch
 from fairway.errors import UserError, complain
 from fairway.recall import Stored
 from fairway.runtimes.ort import OrtSession
+from fairway.runtimes.wide import Wide
 from fairway.subject.dims import Size, parse_size
 from fairway.subject.onnx_file import Header, Value
 from fairway.subject.recipe import Overrides
@@ -31,7 +32,6 @@ class FileModel(torch.nn.Module):
         super().__init__()
         self._path = header.path
         self._outputs = tuple(value.name for value in header.outputs)
-        self._wide = any(value.dtype == "float64" for value in header.inputs)
 
     @cached_property
     def _session(self) -> OrtSession:
@@ -39,7 +39,7 @@ class FileModel(torch.nn.Module):
 
     def forward(self, **tensors: Any) -> dict[str, torch.Tensor]:
         leaves = flatten(tensors)
-        if any(leaf.value.dtype == torch.float64 for leaf in leaves) and not self._wide:
+        if any(isinstance(leaf.value, Wide) for leaf in leaves):
             raise TypeError("the reference is a file, which has no float64 to measure from")
         answers = self._session.run([leaf.name for leaf in leaves], [leaf.value for leaf in leaves])
         return {name: torch.from_numpy(np.array(a)) for name, a in zip(self._outputs, answers, strict=True)}

@@ -19,13 +19,16 @@ from fairway.weights.mapped import Mappings
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every model counts as large."""
-    monkeypatch.setattr(answers, "LARGE", 0)
+    monkeypatch.setattr(answers, "LARGE_MODEL_BYTES", 0)
 
 
 @pytest.mark.usefixtures("large")
-def test_the_evidence_says_where_float64_was_asked(tmp_path: Path) -> None:
+def test_the_evidence_says_where_float64_was_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = fairway.export(seeded(), SPEC, tmp_path / "out.onnx", bounds=BOUNDS, level="quick")
     assert result.verdict == "verified"
+    assert result.record["evidence"]["yardstick"] == "error against float64 at most 10 times PyTorch's own"
+    monkeypatch.setattr(answers, "TRUTH_FLOPS", 0.0)
+    result = fairway.export(seeded(), SPEC, tmp_path / "dear.onnx", bounds=BOUNDS, level="quick")
     count = len(result.record["evidence"]["tested"])
     assert result.record["evidence"]["yardstick"] == (
         f"error against float64 at most 10 times PyTorch's own, learnt at 3 of {count} samples; at the others "

@@ -2,16 +2,19 @@
 
 import importlib
 from pathlib import Path
+from typing import Any
 
 import onnx_ir as ir
 import pytest
 import torch
 
 from fairway.evidence import gather as gathering
+from fairway.evidence import sampling
 from fairway.evidence.deep import explore
 from fairway.evidence.judge import Judge
-from fairway.evidence.lattice import Sample, sample
+from fairway.evidence.trial import Trial
 from fairway.runtimes.eager import to_array
+from fairway.subject.sample import Sample, sample
 from fairway.subject.subject import build_subject
 
 LONG = """<ir_version: 10, opset_import: ["" : 20]>
@@ -32,7 +35,7 @@ class Same(torch.nn.Module):
 
 def test_a_file_found_out_by_hypothesis_alone_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     subject = build_subject(Same(), ["x: float32[time]"], bounds={"time": (1, 300)})
-    monkeypatch.setattr(gathering, "subject_lattice", lambda *args: [sample(subject.example)])
+    monkeypatch.setattr(sampling, "subject_lattice", lambda *args: [sample(subject.example)])
     ir.save(ir.from_onnx_text(LONG), tmp_path / "long.onnx")
     found = gathering.gather(subject, str(tmp_path / "long.onnx"), ["y"], "deep", {}, [], lambda event: None)
     assert found.wrong
@@ -55,3 +58,35 @@ def test_the_same_samples_are_drawn_whatever_else_is_loaded(tmp_path: Path, monk
     monkeypatch.syspath_prepend(str(tmp_path))
     importlib.import_module("loaded_between_two_explorations")
     assert drawn() == first
+
+
+class Learning(Judge):
+    """A judge that calls each sample wrong the first time it is asked, and right from then on."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.asked: set[int] = set()
+
+    def ratio(self, trial: Trial) -> float:
+        again = id(trial) in self.asked
+        self.asked.add(id(trial))
+        return super().ratio(trial) if again else 2.0
+
+    def excuse(self, trial: Trial) -> bool:
+        return False
+
+
+def test_a_sample_that_is_right_by_all_that_was_learnt_is_not_wrong() -> None:
+    """hypothesis runs what failed again, and calls a test flaky that passes then."""
+    subject = build_subject(Same(), ["x: float32[time]"], bounds={"time": (1, 300)})
+    judge = Learning(subject, lambda names, tensors: [to_array(t * 1) for t in tensors], ["y"])
+    assert explore(judge, lambda event: None) is None
+    assert len(judge.trials) > 100, "the search must go on after the first sample"
+
+
+def test_a_wrong_file_is_found_among_samples_that_only_seem_wrong() -> None:
+    subject = build_subject(Same(), ["x: float32[time]"], bounds={"time": (1, 300)})
+    judge = Learning(subject, lambda names, tensors: [to_array(t + (t.shape[0] > 100)) for t in tensors], ["y"])
+    found = explore(judge, lambda event: None)
+    assert found is not None
+    assert found.sizes["time"] > 100

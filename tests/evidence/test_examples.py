@@ -2,7 +2,7 @@
 
 import torch
 
-from fairway.evidence.gather import examples
+from fairway.evidence.sampling import examples
 from fairway.subject.subject import build_subject
 
 

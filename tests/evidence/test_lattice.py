@@ -101,11 +101,12 @@ def test_deep_contains_standard():
 
 
 def test_values_the_file_speaks_of_are_met_at_a_small_point():
-    near = [s for s in lattice(DOMAIN, EXAMPLE, OTHER, "standard", thresholds=[0.5, -1.0]) if s.near is not None]
-    assert [s.near for s in near] == [0.5, 0.5, -1.0, -1.0]
+    samples = lattice(DOMAIN, EXAMPLE, OTHER, "standard", thresholds=[0.5, -1.0])
+    near = [s for s in samples if s.touch and s.touch.kind == "near"]
+    assert [s.touch.value for s in near] == [0.5, 0.5, -1.0, -1.0]
     assert len({s.seed for s in near}) == 2
     assert all(s.sizes == {"batch": 8, "time": 10 + WALK - 1} for s in near)
-    assert all(s.near is None for s in lattice(DOMAIN, EXAMPLE, OTHER, "quick", thresholds=[0.5]))
+    assert all(s.touch is None for s in lattice(DOMAIN, EXAMPLE, OTHER, "quick", thresholds=[0.5]))
     assert str(near[0]).endswith("(seed 21, values near 0.5)")
 
 

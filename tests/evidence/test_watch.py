@@ -7,8 +7,9 @@ from torch._higher_order_ops.scan import scan
 
 import fairway
 from fairway.runtimes import huge
-from fairway.runtimes.eager import run_eager, run_truth
+from fairway.runtimes.eager import run_eager
 from fairway.runtimes.liberties import PlainArithmetic
+from fairway.runtimes.truth import run_truth
 from fairway.subject.subject import build_subject
 
 

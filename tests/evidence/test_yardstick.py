@@ -1,17 +1,27 @@
 """The yardstick: tolerance follows PyTorch's own error, by magnitude."""
 
 import numpy as np
+import pytest
 
-from fairway.evidence.compare import Difference, Measured, compare_exact, compare_structure, measure
-from fairway.evidence.yardstick import BUCKETS, FACTOR, Yardstick, bucket, worst_by_bucket
+from fairway.evidence.cells import BUCKETS, POSITIONS, ZEROS, bucket, position
+from fairway.evidence.compare import Difference, Measured, compare_structure, is_lost, measure
+from fairway.evidence.counts import count_differences
+from fairway.evidence.yardstick import FACTOR, Yardstick
 
 
 def _judged(truth, own, theirs, dtype="float32"):
-    got = measure("y", truth, own, theirs)
-    assert isinstance(got, Measured)
-    yardstick = Yardstick(dtype, truthful=True)
-    yardstick.learn(got.own, got.largest)
-    return float((got.theirs / yardstick.tolerance()).max())
+    return _judged_all([(truth, own, theirs)], dtype)
+
+
+def _judged_all(samples, dtype="float32", truthful=True):
+    """The worst ratio over samples that are learnt from and judged together."""
+    yardstick, measured = Yardstick(dtype, truthful), []
+    for truth, own, theirs in samples:
+        got = measure("y", truth, own, theirs, by_row=not truthful, dtype=dtype)
+        assert isinstance(got, Measured)
+        yardstick.learn(got.cells, got.largest)
+        measured.append(got)
+    return max(float((got.theirs / yardstick.allow(got.cells.index)).max()) for got in measured)
 
 
 def test_a_candidate_as_good_as_pytorch_is_right():
@@ -66,19 +76,123 @@ def test_zero_error_of_pytorch_still_leaves_a_few_ulps():
     assert _judged(truth, own, own + np.float32(1e-4)) > 1
 
 
-def test_without_float64_the_stated_tolerance_is_used():
-    yardstick = Yardstick("float32", truthful=False)
-    values = np.array([1.0, 2.0, 0.5])
-    yardstick.learn(worst_by_bucket(np.ones(3), bucket(values)), 2.0)
-    tolerance = yardstick.tolerance()
-    at_one = tolerance[bucket(np.array([1.0]))[0]]
-    assert 1e-4 < at_one < 1e-2
+def _rows(count, width, seed=0):
+    """Right answers, and two roundings of them that are independent of each other."""
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(size=(count, width))
+    own, theirs = ((truth + 3e-6 * rng.normal(size=truth.shape)).astype(np.float32) for _ in range(2))
+    return truth, own, theirs
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.001, 3.0])
+def test_a_cancelling_channel_does_not_free_the_others(factor):
+    truth, own, theirs = _rows(40, 12)
+    rng = np.random.default_rng(1)
+    truth[:, 0] *= 1e-3
+    own[:, 0], theirs[:, 0] = (truth[:, 0] + 1e-3 * rng.normal(size=40) for _ in range(2))
+    theirs[:, 5] *= factor
+    assert (_judged(truth, own, theirs) > 1) is (factor != 1.0)
+
+
+def test_a_cancelling_channel_does_not_free_the_others_of_images():
+    truth, own, theirs = (one.reshape(4, 12, 10, 10) for one in _rows(48, 100))
+    own[:, 0] += np.random.default_rng(1).normal(size=(4, 10, 10)).astype(np.float32) * 1e-3
+    assert _judged(truth, own, theirs) < 1
+    theirs[:, 5] *= np.float32(1.001)
+    assert _judged(truth, own, theirs) > 1
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (2, 4), (1, 300), (30, 2), (64, 64), (7,), (), (3, 1)])
+def test_another_rounding_of_the_same_size_is_right(shape):
+    """A position with few elements can have a tiny error of its own by chance."""
+    rng = np.random.default_rng(0)
+    worst = 0.0
+    for _ in range(150):
+        samples = []
+        for _ in range(3):
+            truth = rng.normal(size=shape)
+            own, theirs = (np.float32(truth + 3e-6 * rng.normal(size=shape)) for _ in range(2))
+            samples.append((truth, np.asarray(own), np.asarray(theirs)))
+        worst = max(worst, _judged_all([tuple(np.asarray(one) for one in sample) for sample in samples]))
+    assert worst < 1
+
+
+def test_positions_are_at_most_256_groups_of_neighbours():
+    found = position((2, 1000), 0, 2000)
+    assert found.max() == POSITIONS - 1
+    assert (np.diff(found[:1000]) >= 0).all()
+    assert (found[:1000] == found[1000:]).all()
+    assert position((5,), 1, 4).tolist() == [1, 2, 3]
+    assert position((), 0, 1).tolist() == [0]
+
+
+@pytest.mark.parametrize("size", [1e-20, 1e-30, 1e-37])
+def test_small_numbers_are_compared_down_to_the_dtypes_smallest(size):
+    truth, own, theirs = ((one * size).astype(one.dtype) for one in _rows(40, 4))
+    assert _judged(truth, own, theirs) < 1
+    theirs[:, 2] *= np.float32(1.01)
+    assert _judged(truth, own, theirs) > 1
+
+
+def test_denormal_numbers_have_a_few_steps_and_no_more():
+    truth = np.full((20, 2), 1e-42)
+    own = truth.astype(np.float32)
+    assert _judged(truth, own, own + np.float32(4e-45)) < 1
+    assert _judged(truth, own, own * np.float32(1.1)) > 1
+
+
+def test_float64_outputs_are_compared_below_float32s_range():
+    truth = np.random.default_rng(0).normal(size=(30, 4)) * 1e-200
+    assert _judged(truth, truth, truth * (1 + 1e-10), "float64") < 1
+    assert _judged(truth, truth, truth * (1 + 1e-6), "float64") > 1
+
+
+def test_one_jump_of_a_step_function_frees_no_other_element():
+    """Float64 rounds one number the other way. That says nothing about the error of the others."""
+    truth = np.tile(np.arange(8.0), (50, 1))
+    own = truth.astype(np.float32)
+    truth[7, 3] += 1
+    assert _judged(truth, own, own) < 1
+    assert _judged(truth, own, truth.astype(np.float32)) < 1
+    theirs = own.copy()
+    theirs[20, 3] += 1
+    assert _judged(truth, own, theirs) > 1
+
+
+def test_a_stated_tolerance_goes_by_the_element_and_not_by_the_largest():
+    own = np.random.default_rng(0).normal(size=(30, 8)).astype(np.float32)
+    own[3, 2] = 1e4
+    truth = own.astype(np.float64)
+    theirs = own * np.float32(1 + 1e-5)
+    assert _judged_all([(truth, own, theirs)], truthful=False) < 1
+    theirs[7, 6] += np.float32(0.1)
+    assert _judged_all([(truth, own, theirs)], truthful=False) > 1
+
+
+def test_a_stated_tolerance_allows_small_parts_of_a_whole_its_rounding():
+    own = np.random.default_rng(0).normal(size=(30, 8)).astype(np.float32) * 100
+    own[3, 2] = 1e-6
+    theirs = own.copy()
+    theirs[3, 2] += np.float32(2e-4)
+    assert _judged_all([(own.astype(np.float64), own, theirs)], truthful=False) < 1
 
 
 def test_buckets_cover_zero_and_infinity():
-    found = bucket(np.array([0.0, 1e-300, 1.0, 1e300]))
-    assert found.min() == 0
+    found = bucket(np.array([0.0, 5e-324, 1.0, 1.7e308, np.inf]))
+    assert found[0] == ZEROS
     assert found.max() == BUCKETS - 1
+    assert len(set(found)) == 5
+
+
+def test_pytorchs_numbers_are_lost_if_they_are_off_by_their_own_size():
+    truth, own, theirs = _rows(20, 4)
+    got = measure("y", truth, own, theirs)
+    assert isinstance(got, Measured)
+    assert not is_lost(got, "normal")
+    own[:, 1] = 2 * own[:, 1]
+    got = measure("y", truth, own, theirs)
+    assert isinstance(got, Measured)
+    assert is_lost(got, "normal")
 
 
 def test_nan_in_another_place_is_a_difference():
@@ -101,11 +215,23 @@ def test_infinities_of_other_sign_differ():
     assert isinstance(got, Difference)
 
 
-def test_where_pytorch_overflows_and_float64_does_not_either_answer_will_do():
-    truth = np.array([1e39, 1.0])
-    ours = np.array([np.inf, 1.0], dtype=np.float32)
-    assert isinstance(measure("y", truth, ours, np.array([3e38, 1.0], dtype=np.float32)), Measured)
-    assert isinstance(measure("y", truth, ours, ours.copy()), Measured)
+def test_where_pytorch_overflows_the_file_gives_its_answer_or_the_truth():
+    truth = np.array([1e39, 50.0, 1.0])
+    ours = np.array([np.inf, np.nan, 1.0], dtype=np.float32)
+    assert _judged(truth, ours, ours.copy()) < 1
+    assert _judged(truth, ours, np.array([np.inf, 50.0, 1.0], dtype=np.float32)) < 1
+    assert _judged(truth, ours, np.array([3e38, 50.0, 1.0], dtype=np.float32)) > 1
+    assert _judged(truth, ours, np.array([np.inf, 7.0, 1.0], dtype=np.float32)) > 1
+    for wrong in ([-np.inf, np.nan, 1.0], [np.inf, np.inf, 1.0], [np.nan, np.nan, 1.0]):
+        got = measure("y", truth, ours, np.array(wrong, dtype=np.float32))
+        assert isinstance(got, Difference)
+        assert got.code == "FW405"
+
+
+def test_where_float64_overflows_pytorchs_answer_is_the_truth():
+    truth, ours = np.array([np.nan, 1.0]), np.array([3.0, 1.0], dtype=np.float32)
+    assert _judged(truth, ours, ours.copy()) < 1
+    assert _judged(truth, ours, np.array([4.0, 1.0], dtype=np.float32)) > 1
 
 
 def test_empty_outputs_compare():
@@ -122,15 +248,26 @@ def test_shapes_and_dtypes_must_match():
     assert compare_structure("y", a, a.astype(np.float64)).code == "FW404"
 
 
-def test_whole_numbers_match_exactly_but_for_ties():
-    ours, theirs = np.array([1, 2, 3]), np.array([1, 5, 3])
-    found, undecided = compare_exact("y", ours, theirs, [])
-    assert found is not None
-    assert found.text == "y[1]: PyTorch 2, file 5; 1 of 3 differ"
-    assert undecided == 0
-    tied, undecided = compare_exact("y", ours, theirs, [np.array([1, 5, 3])])
-    assert tied is None
-    assert undecided == 1
+def test_whole_numbers_differ_at_ten_times_as_many_elements_as_pytorchs_own():
+    ours = np.arange(100)
+    moved, theirs = ours.copy(), ours.copy()
+    theirs[1] = 5
+    found = count_differences("y", ours, theirs, [])
+    assert found.text == "y[1]: PyTorch 1, file 5; 1 of 100 differ"
+    assert found.ratio == np.inf
+    moved[7] += 1
+    theirs[1] = 2
+    assert count_differences("y", ours, theirs, [moved]).ratio <= 1
+    theirs[:12] += 1
+    assert count_differences("y", ours, theirs, [moved]).ratio > 1
+
+
+def test_whole_numbers_differ_by_ten_times_as_much_as_pytorchs_own():
+    """As `(x * 1e12).long()`, which float64 answers differently throughout."""
+    ours = np.arange(1, 101) * 10**12
+    moved = ours + 10**5
+    assert count_differences("y", ours, ours + 5 * 10**5, [moved]).ratio <= 1
+    assert count_differences("y", ours, np.zeros_like(ours), [moved]).ratio > 1
 
 
 def test_the_factor_is_what_the_docs_say():

@@ -19,6 +19,7 @@ KNOWN = {
     ("runtimes/second.py", "core.compile_model"),
     ("runtimes/second.py", "ReferenceEvaluator"),
     ("evidence/hints.py", "ir.load"),
+    ("evidence/gather.py", "ir.load"),
     ("locate/locate.py", "onnx.load"),
     ("locating.py", "onnx.load"),
     ("locate/replay.py", "onnxruntime.InferenceSession"),

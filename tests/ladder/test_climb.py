@@ -40,7 +40,7 @@ def subject_of(model: torch.nn.Module) -> Subject:
 def test_steps_of_a_large_model_are_counted_without_its_weights(
     monkeypatch: pytest.MonkeyPatch, model: Stepping, fake: set[bool]
 ) -> None:
-    monkeypatch.setattr(answers, "LARGE", 0)
+    monkeypatch.setattr(answers, "LARGE_MODEL_BYTES", 0)
     preflight, suspected = _look(subject_of(model), make_settings("none", (), None, True, 600.0, 0), ())
     assert not preflight.hopeless
     assert [s.where.function for s in suspected if s.kind == "loop"] == ["mamba_selective_scan"]

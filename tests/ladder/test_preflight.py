@@ -12,13 +12,17 @@ from fairway.ladder.preflight import glance, look
 from fairway.subject.subject import Subject, build_subject
 
 
+class Kinds(list[type]):
+    """A list that is not taken for state of the model."""
+
+
 class Notes(torch.nn.Module):
     """Remembers what kind of tensor each run was given."""
 
     def __init__(self) -> None:
         super().__init__()
         self.scale = torch.nn.Parameter(torch.ones(4))
-        self.given: list[type] = []
+        self.given = Kinds()
 
     def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
         self.given.append(type(x))

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 import fairway
 from fairway.evidence.judge import sample_inputs
-from fairway.evidence.lattice import Sample, sample
 from fairway.findings import Where
 from fairway.locate.locate import Location, locate, smallest
 from fairway.locating import _made_by
+from fairway.subject.sample import Sample, sample
 from fairway.subject.subject import Subject, build_subject
 
 

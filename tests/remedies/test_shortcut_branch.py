@@ -11,6 +11,7 @@ from torch import nn
 
 import fairway
 from fairway.findings import Finding
+from fairway.remedies import shortcut_branch
 from fairway.remedies.contract import Case, Match, Refusal
 from fairway.remedies.shortcut_branch import REMEDY, Deciding, Rewrite
 
@@ -127,3 +128,18 @@ def test_applying_it_twice_changes_nothing_more_and_branches_are_free_afterwards
     with Deciding({site: False}), applied(case, REMEDY), Rewrite({site: False}).install():
         assert bool(ones.all())
     assert ones.all()
+
+
+def test_a_loop_that_does_not_end_if_it_is_always_taken_is_refused(monkeypatch):
+    monkeypatch.setattr(shortcut_branch, "MOST_ANSWERS", 50)
+
+    def halve(x):
+        while x.abs().max() > 8:
+            x = x / 2
+        return x
+
+    x = torch.ones(3) * 100
+    assert halve(x).max() <= 8
+    line = halve.__code__.co_firstlineno + 1
+    with pytest.raises(RuntimeError, match="does not end"), Deciding({(__file__, line): True}):
+        halve(x)

@@ -89,7 +89,7 @@ def test_an_unverified_file_is_served_on_demand_beyond_any_domain_and_never_in_b
 ) -> None:
     (tmp_path / "orphan.onnx").write_bytes(scaled(tmp_path / "net.onnx").read_bytes())
     server = serving(f"net={tmp_path / 'orphan.onnx'}", "--unverified", "--workers", "1")
-    assert "requests are not put together: no verified bound" in server.lines[0]
+    assert "requests run one by one: no verified bound" in server.lines[0]
     large = np.full((30, 40, 3), 7, np.float32)
     np.testing.assert_array_equal(outputs(ask(server.url, x=large))["y"], large * 2)
     told = requests.get(f"{server.url}/v2/models/net", timeout=30).json()

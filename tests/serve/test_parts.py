@@ -91,13 +91,13 @@ def runner(model: Path, change: Any = None) -> Any:
     return ask
 
 
-def test_the_canary_finds_out_whether_samples_may_be_put_together(tmp_path: Path) -> None:
+def test_the_record_decides_whether_samples_may_be_put_together(tmp_path: Path) -> None:
     model = scaled(tmp_path / "net.onnx")
     assert through(examine(runner(model), *opened(model), None)) == Batching(8, {"y": 0})
     model = mixing(tmp_path / "mixing.onnx")
     found = through(examine(runner(model), *opened(model), None))
     assert found.why_not is not None
-    assert "hangs on the neighbours" in found.why_not
+    assert "rows depend on each other" in found.why_not
 
 
 def with_canary(model: Path) -> None:

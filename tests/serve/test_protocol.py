@@ -52,7 +52,7 @@ def test_metadata_says_what_was_verified(server: Running) -> None:
     assert told["parameters"]["domain"]["time"] == {"low": 2, "high": 20, "multiple": 1}
     assert told["parameters"]["batches"] == 8
     mixed = requests.get(f"{server.url}/v2/models/mixing", timeout=30).json()
-    assert "hangs on the neighbours" in mixed["parameters"]["batches"]
+    assert "rows depend on each other" in mixed["parameters"]["batches"]
 
 
 def test_raw_tensors_and_json_give_the_same_answer(server: Running) -> None:
@@ -123,6 +123,15 @@ def test_a_size_outside_the_verified_domain_is_refused_by_name(server: Running) 
     assert finding["data"] == {"dim": "time", "size": 21, "low": 2, "high": 20, "multiple": 1}
 
 
+@pytest.mark.parametrize("bad", [3e6, -3e6])
+def test_values_outside_those_that_were_drawn_are_refused(server: Running, bad: float) -> None:
+    got = ask(server.url, x=np.full((1, 2, 3), bad, np.float32))
+    assert got.status_code == 400
+    finding = got.json()["finding"]
+    assert (finding["code"], finding["data"]) == ("FW813", {"input": "x"})
+    assert finding["seen"] == f"x: it holds {bad:g}; verified is -1.5e+06..1.5e+06"
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_nan_and_infinity_are_outside_the_verified_domain(server: Running, bad: float) -> None:
     x = np.full((1, 2, 3), bad, np.float32)
@@ -158,7 +167,7 @@ def test_a_batch_over_the_bound_is_split(server: Running) -> None:
 def test_a_batch_over_the_bound_of_a_model_that_mixes_samples_is_refused(server: Running) -> None:
     got = ask(server.url, "mixing", x=np.zeros((9, 3), np.float32))
     assert got.json()["finding"]["code"] == "FW813"
-    assert "cannot be split: the output y hangs on the neighbours" in got.json()["error"]
+    assert "cannot be split: rows depend on each other" in got.json()["error"]
 
 
 def test_an_oversize_body_is_refused_whether_its_size_is_said_or_not(server: Running) -> None:

@@ -99,7 +99,7 @@ def test_what_was_written_to_in_memory_is_not_forgotten(path: Path) -> None:
 def test_what_loading_read_of_a_large_model_is_let_go_before_it_is_looked_at(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answers, "LARGE", 0)
+    monkeypatch.setattr(answers, "LARGE_MODEL_BYTES", 0)
     model = torch.nn.Linear(70, 300, bias=False).eval()
     model.weight = torch.nn.Parameter(load_file(path)["a"], requires_grad=False)
     assert model.weight.sum() != 0

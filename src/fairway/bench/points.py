@@ -52,4 +52,4 @@ def write_points(subject: Subject, points: Sequence[Point], folder: Path, seed: 
 def _bits(tensor: torch.Tensor) -> np.ndarray:
     if tensor.dtype == torch.bfloat16:
         return tensor.contiguous().view(torch.uint16).numpy()
-    return np.ascontiguousarray(to_array(tensor))
+    return np.asarray(to_array(tensor), order="C")

@@ -1,19 +1,36 @@
-"""One output against another: structure first, then where NaN and infinities stand, then numbers.
+"""One output against another: structure first, then the places of NaN and infinities, then numbers.
 
-No default tolerance lives here: numbers are measured, and judged later by the yardstick.
+No default tolerance is here: numbers are measured, and judged later by the yardstick. Comparing goes piece by piece,
+since the numbers worked out on the way would be many times the outputs themselves.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from fairway.evidence.yardstick import BUCKETS, Array, Real, bucket, worst_by_bucket
+from fairway.evidence.cells import BUCKETS, Array, Cells, Real, count_positions, index_cells, position
+from fairway.evidence.yardstick import SHARE_OF_TYPICAL, Yardstick, eps
 
 PIECE = 1 << 20
-"""Elements that are looked at together."""
+"""Elements that are compared together."""
+
+JUMP = 1000.0
+"""An own error is a jump if it is so many times the common error of its sample and the last place of its value."""
+
+COMMON = 0.9
+"""Share of the elements whose errors are common."""
+
+LOST_SHARE = 0.5
+"""A position's numbers are lost if PyTorch's errors there sum up to this share of the values."""
+
+SHARE_THAT_MATTERS = 1e-2
+"""Share of the largest value from which noise at edge values is worth a word."""
+
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -26,10 +43,11 @@ class Difference:
 
 @dataclass(frozen=True)
 class Measured:
-    """One output at one sample: PyTorch's and the candidate's distance from the truth, by magnitude."""
+    """One output at one sample: PyTorch's and the candidate's distance from the truth, by cell."""
 
-    own: Real
+    cells: Cells
     theirs: Real
+    """The candidate's largest error in each cell."""
     worst: tuple[int, ...]
     """Index of the candidate's worst element, relative to its magnitude."""
     values: tuple[float, float, float]
@@ -37,8 +55,23 @@ class Measured:
     elements: int
     largest: float = 0.0
     """Magnitude of the largest true value."""
-    undecided: int = 0
-    """Elements on which PyTorch itself changes its mind when its inputs are moved by a rounding error."""
+    nans: int = 0
+    """Elements that are NaN in PyTorch."""
+    lost: float = 0.0
+    """The largest own error at a position whose values PyTorch misses by their own size; 0 if there is none."""
+
+    @property
+    def own(self) -> Real:
+        """PyTorch's largest error in each cell."""
+        return np.maximum(self.cells.own, self.cells.jump)
+
+
+def is_lost(got: Measured, kind: str) -> bool:
+    """Whether PyTorch's numbers mean nothing at some position: they are off by the size of the values.
+
+    Edge values leave noise where the result is 0; there the errors must matter beside the output's largest value.
+    """
+    return got.lost > (0.0 if kind == "normal" else SHARE_THAT_MATTERS * got.largest) and got.lost > 0
 
 
 def compare_structure(name: str, ours: Array, theirs: Array) -> Difference | None:
@@ -49,95 +82,159 @@ def compare_structure(name: str, ours: Array, theirs: Array) -> Difference | Non
     return None
 
 
-def compare_exact(name: str, ours: Array, theirs: Array, allowed: list[Array]) -> tuple[Difference | None, int]:
-    """Whole numbers and bools match exactly. `allowed` are answers PyTorch gave when nudged by a rounding error."""
-    wrong = ours != theirs
-    tied = np.zeros_like(wrong)
-    for other in allowed:
-        if other.shape == theirs.shape:
-            tied |= wrong & (other != ours)
-    left = wrong & ~tied
-    if not left.any():
-        return None, int(wrong.sum())
-    place = tuple(int(i) for i in np.argwhere(left)[0])
-    text = f"{name}{list(place)}: PyTorch {ours[place]}, file {theirs[place]}; {int(left.sum())} of {left.size} differ"
-    return Difference("FW401", text), int((wrong & tied).sum())
+class _Sums:
+    """What the pieces of one output add up to, by cell or by position."""
+
+    def __init__(self, positions: int) -> None:
+        cells = positions * BUCKETS
+        self.own, self.theirs, self.jump = np.zeros(cells), np.zeros(cells), np.zeros(cells)
+        self.count, self.jumps = np.zeros(cells, dtype=np.int64), np.zeros(cells, dtype=np.int64)
+        self.used = np.zeros(cells, dtype=np.bool_)
+        self.errors, self.values, self.highest = np.zeros(positions), np.zeros(positions), np.zeros(positions)
+        self.wrong = self.first_wrong = self.at = self.nans = 0
+        self.scaled, self.largest = -1.0, 0.0
 
 
-def measure(name: str, truth: Array, ours: Array, theirs: Array) -> Difference | Measured:
-    """The distances of both from the truth; a difference where NaN or infinities stand elsewhere.
+def measure(
+    name: str, truth: Array, ours: Array, theirs: Array, by_row: bool = False, dtype: str = "float32"
+) -> Difference | Measured:
+    """Return the distances of both from the truth; a difference if NaN or infinities are in other places.
 
-    Where PyTorch overflows and float64 does not, the candidate may give either. Goes piece by piece, since the numbers
-    worked out on the way would be many times the outputs themselves.
+    If PyTorch overflows and float64 does not, the candidate gives PyTorch's answer or is measured against the truth.
+    If it is the other way round, PyTorch's answer is the truth. `by_row` is for stated tolerances: an element then
+    counts as no smaller than a share of what is typical in its row.
     """
-    parts = [array.reshape(-1) for array in (truth, ours, theirs)]
-    starts = range(0, truth.size, PIECE)
-    pieces = [_measure(start, *(_real(part[start : start + PIECE]) for part in parts)) for start in starts]
-    wrong = sum(piece.wrong for piece in pieces)
-    if wrong:
-        place = _place(next(piece.first_wrong for piece in pieces if piece.wrong), truth.shape)
-        own, cand = float(ours[place]), float(theirs[place])
-        return Difference("FW405", f"{name}{list(place)}: PyTorch {own}, file {cand}; {wrong} of {truth.size} differ")
-    used = [piece for piece in pieces if piece.used]
-    if not used:
-        return Measured(np.zeros(BUCKETS), np.zeros(BUCKETS), (), (0.0, 0.0, 0.0), int(truth.size))
-    worst = max(used, key=lambda piece: piece.scaled)
-    place = _place(worst.at, truth.shape)
+    sums = _Sums(count_positions(truth.shape))
+    for start, stop in _pieces(truth.shape, truth.size):
+        true, own, cand = (_real(array.reshape(-1)[start:stop]) for array in (truth, ours, theirs))
+        _add(sums, truth.shape, start, true, own, cand, by_row=by_row, dtype=dtype)
+    if sums.wrong:
+        place = _place(sums.first_wrong, truth.shape)
+        values = f"PyTorch {float(ours[place])}, file {float(theirs[place])}"
+        text = f"{name}{list(place)}: {values}; {sums.wrong} of {truth.size} differ"
+        return Difference("FW405", text)
+    index = np.flatnonzero(sums.used)
+    cells = Cells(index, sums.own[index], sums.count[index], sums.jump[index], sums.jumps[index])
+    lost = (sums.errors > LOST_SHARE * sums.values) & (sums.errors > 0)
+    place = _place(sums.at, truth.shape) if index.size else ()
     return Measured(
-        np.max([piece.own for piece in used], axis=0),
-        np.max([piece.theirs for piece in used], axis=0),
+        cells,
+        sums.theirs[index],
         place,
-        (float(truth[place]), float(ours[place]), float(theirs[place])),
+        (float(truth[place]), float(ours[place]), float(theirs[place])) if index.size else (0.0, 0.0, 0.0),
         int(truth.size),
-        max(piece.largest for piece in used),
+        sums.largest,
+        sums.nans,
+        float(sums.highest[lost].max(initial=0.0)),
     )
+
+
+def _pieces(shape: Sequence[int], size: int) -> Iterator[tuple[int, int]]:
+    """Whole rows as long as they fit."""
+    row = shape[-1] if shape and 0 < shape[-1] <= PIECE else 1
+    step = PIECE // row * row
+    for start in range(0, size, step):
+        yield start, min(start + step, size)
 
 
 def _place(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(int(i) for i in np.unravel_index(flat, shape)) if shape else ()
 
 
-@dataclass(frozen=True)
-class _Piece:
-    """Some elements in a row: how many stand where they must not, or else their distances."""
-
-    wrong: int = 0
-    first_wrong: int = 0
-    used: bool = False
-    own: Real = field(default_factory=lambda: np.zeros(BUCKETS))
-    theirs: Real = field(default_factory=lambda: np.zeros(BUCKETS))
-    at: int = 0
-    scaled: float = 0.0
-    largest: float = 0.0
-
-
-def _measure(start: int, truth: Real, own: Real, cand: Real) -> _Piece:
-    decided = np.isfinite(own) | ~np.isfinite(truth)
-    wrong = decided & ~_same_kind(own, cand)
-    if wrong.any():
-        return _Piece(int(wrong.sum()), start + int(np.argmax(wrong)))
-    use = np.isfinite(truth) & np.isfinite(own) & np.isfinite(cand)
-    if not use.any():
-        return _Piece()
-    buckets = bucket(truth[use])
-    own_error, their_error = np.abs(own[use] - truth[use]), np.abs(cand[use] - truth[use])
-    scaled = their_error / (np.abs(truth[use]) + np.abs(own_error) + 1e-30)
+def _add(
+    sums: _Sums, shape: Sequence[int], start: int, truth: Real, own: Real, cand: Real, by_row: bool, dtype: str
+) -> None:
+    finite = np.isfinite(own)
+    truth = np.where(finite & ~np.isfinite(truth), own, truth)
+    known = np.isfinite(truth)
+    rounded = _rounded(truth, dtype)
+    same = _same_kind(own, cand) | (known & ~finite & np.isfinite(cand)) | (np.isinf(cand) & (cand == rounded))
+    if not same.all():
+        sums.first_wrong = sums.first_wrong if sums.wrong else start + int(np.argmin(same))
+        sums.wrong += int((~same).sum())
+    sums.nans += int(np.isnan(own).sum())
+    use = known & np.isfinite(cand)
+    if sums.wrong or not use.any():
+        return
+    where = position(shape, start, start + truth.size)[use]
+    magnitudes = np.maximum(np.abs(truth), _row_scale(own, shape)) if by_row else truth
+    learnt = finite[use]
+    truth, own, cand, index = truth[use], own[use], cand[use], index_cells(magnitudes[use], where)
+    own_error = np.where(learnt, np.abs(np.where(learnt, own, 0.0) - truth), 0.0)
+    jumped = _is_jump(own_error, truth, dtype)
+    their_error = np.abs(cand - truth)
+    their_error[jumped] = np.minimum(their_error, np.abs(cand - own))[jumped]  # either decision will do
+    sums.used[index] = True
+    np.maximum.at(sums.own, index, np.where(jumped, 0.0, own_error))
+    np.maximum.at(sums.theirs, index, their_error)
+    sums.count += np.bincount(index[learnt], minlength=len(sums.count))
+    if jumped.any():
+        np.maximum.at(sums.jump, index[jumped], own_error[jumped])
+        sums.jumps += np.bincount(index[jumped], minlength=len(sums.jumps))
+    sums.errors += np.bincount(where, own_error, len(sums.errors))
+    sums.values += np.bincount(where, np.abs(truth), len(sums.values))
+    np.maximum.at(sums.highest, where, own_error)
+    scaled = their_error / (np.abs(truth) + own_error + 1e-300)
     worst = int(np.argmax(scaled))
-    return _Piece(
-        used=True,
-        own=worst_by_bucket(own_error, buckets),
-        theirs=worst_by_bucket(their_error, buckets),
-        at=start + int(np.flatnonzero(use)[worst]),
-        scaled=float(scaled[worst]),
-        largest=float(np.abs(truth[use]).max()),
-    )
+    if scaled[worst] > sums.scaled:
+        sums.scaled, sums.at = float(scaled[worst]), start + int(np.flatnonzero(use)[worst])
+    sums.largest = max(sums.largest, float(np.abs(truth).max()))
 
 
-def _same_kind(a: Real, b: Real) -> npt.NDArray[np.bool_]:
+def _is_jump(error: Real, truth: Real, dtype: str) -> Bools:
+    """Errors that stand out by far: PyTorch decided differently from float64 there."""
+    sizes = np.abs(truth)
+    nonzero = sizes[sizes > 0]
+    typical = float(np.median(nonzero)) if nonzero.size else 0.0
+    common = float(np.partition(error, int(COMMON * (error.size - 1)))[int(COMMON * (error.size - 1))])
+    stands_out: Bools = error > JUMP * np.maximum(common, eps(dtype) * np.maximum(sizes, typical))
+    return stands_out
+
+
+def _row_scale(own: Real, shape: Sequence[int]) -> Real:
+    """By element: a share of the typical magnitude in its row."""
+    row = shape[-1] if shape and own.size % shape[-1] == 0 else own.size
+    sizes = np.where(np.isfinite(own), np.abs(own), 0.0).reshape(-1, row)
+    return np.repeat(SHARE_OF_TYPICAL * np.median(sizes, axis=1), row)
+
+
+def count_beyond(truth: Array, values: Array, yardstick: Yardstick) -> int:
+    """Count the elements that are further from the truth than the yardstick allows."""
+    beyond = 0
+    for start, stop in _pieces(truth.shape, truth.size):
+        true, value = (_real(array.reshape(-1)[start:stop]) for array in (truth, values))
+        use = np.isfinite(true) & np.isfinite(value)
+        index = index_cells(true[use], position(truth.shape, start, stop)[use])
+        beyond += int((np.abs(value[use] - true[use]) > yardstick.allow(index)).sum())
+    return beyond
+
+
+def find_worst(truth: Array, theirs: Array, yardstick: Yardstick) -> tuple[int, ...]:
+    """Return the place of the element that is furthest off, in units of what is allowed."""
+    worst, at = -1.0, 0
+    for start, stop in _pieces(truth.shape, truth.size):
+        true, value = (_real(array.reshape(-1)[start:stop]) for array in (truth, theirs))
+        use = np.isfinite(true) & np.isfinite(value)
+        if not use.any():
+            continue
+        index = index_cells(true[use], position(truth.shape, start, stop)[use])
+        ratios = np.abs(value[use] - true[use]) / yardstick.allow(index)
+        if ratios.max() > worst:
+            worst, at = float(ratios.max()), start + int(np.flatnonzero(use)[np.argmax(ratios)])
+    return _place(at, truth.shape)
+
+
+def _rounded(truth: Real, dtype: str) -> Real:
+    """The truth as the dtype holds it: infinite beyond its range."""
+    largest = {"float16": 65520.0, "float64": np.inf}.get(dtype, 2.0**128 * (1 - 2.0**-25))
+    return np.where(np.abs(truth) >= largest, np.copysign(np.inf, truth), truth)
+
+
+def _same_kind(a: Real, b: Real) -> Bools:
     """Both finite, both NaN, or the same infinity."""
     finite = np.isfinite(a) & np.isfinite(b)
     both_nan = np.isnan(a) & np.isnan(b)
-    same: npt.NDArray[np.bool_] = finite | both_nan | (np.isinf(a) & (a == b))
+    same: Bools = finite | both_nan | (np.isinf(a) & (a == b))
     return same
 
 

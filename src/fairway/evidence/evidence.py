@@ -6,8 +6,11 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from fairway.evidence.lattice import Level, Sample
+from fairway.evidence.guards import SizeCoverage
+from fairway.evidence.lattice import Level
 from fairway.findings import Finding
+from fairway.findings.excuses import count_samples
+from fairway.subject.sample import Sample
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,8 @@ class Tested:
     data: int | None = None
     ratios: tuple[float | None, ...] = ()
     """That of each output, in their order; left out where there is one output. None where it was not measured."""
+    excused: str = ""
+    """Why the file may differ here: an order that PyTorch leaves open. Empty if it does not."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,46 @@ class Differential:
     """The files differ, but both agree with PyTorch at the samples of both: the constants have no effect."""
     differences: tuple[str, ...] = ()
     note: str = ""
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """What is known about how a file came about, for the judge."""
+
+    guards: tuple[str, ...] | None = None
+    """Conditions on the dims under which the capture is valid; None if the file's route writes none down."""
+    sampled_because: str = "the file's own capture is not known"
+    """Why sizes are only sampled, if there are no guards."""
+    one_sided: bool = False
+    """Whether the file holds one side only of every branch."""
+    decided: frozenset[tuple[str, int]] = frozenset()
+    """Lines of branches on values that a remedy decided."""
+
+
+@dataclass(frozen=True)
+class DrawnValues:
+    """What one input was drawn from. Outside it, outputs are unverified."""
+
+    name: str
+    text: str
+    low: float | None = None
+    high: float | None = None
+    """The ends, if they are known and were not declared."""
+
+
+@dataclass(frozen=True)
+class RowIndependence:
+    """Whether the rows of a batch can be run alone, together and in another order with the same answers."""
+
+    dim: str | None
+    """The dim that counts rows; None if no dim does."""
+    independent: bool
+    sizes: tuple[int, ...] = ()
+    """The batch sizes at which rows were compared."""
+    compared: str = ""
+    """What was compared, in words, and what was left out because of its cost."""
+    reason: str = ""
+    """The first difference, or why nothing was compared; empty if the rows are independent."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +121,13 @@ class Evidence:
     second_runtime: str = "not asked for"
     canary: dict[str, Any] | None = None
     """What a right file answered to inputs that a server can draw again; see `subject.canary`."""
+    rows: RowIndependence | None = None
+    """Measured for a right file; see `evidence.rows`. A server merges requests only if this shows independence."""
+
+    sizes: SizeCoverage = field(default_factory=SizeCoverage)
+    values: tuple[DrawnValues, ...] = ()
+    unreached: tuple[str, ...] = ()
+    """Branches of the model's own code of which no sample took one side."""
 
     @property
     def wrong(self) -> bool:
@@ -84,6 +136,11 @@ class Evidence:
     @property
     def points_right(self) -> int:
         return sum(t.right for t in self.tested)
+
+    @property
+    def samples(self) -> str:
+        """The samples counted, those that are right by an excuse apart with their reasons."""
+        return count_samples([(t.right, t.excused) for t in self.tested if not t.note.startswith("not legal")])
 
     def as_dict(self) -> dict[str, Any]:
         fields = asdict(self)

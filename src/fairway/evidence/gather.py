@@ -7,64 +7,39 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import onnx_ir as ir
 import torch
 
-from fairway.evidence.answers import Answers
+from fairway.evidence.answers import LEAN_MODEL_BYTES, Answers, model_bytes
 from fairway.evidence.boundary import Shrunk, shrink
-from fairway.evidence.evidence import Evidence, OutputError, Tested
-from fairway.evidence.hints import sizes_spoken_of, thresholds_spoken_of
-from fairway.evidence.judge import ENOUGH, HOPELESS, TIES, Judge, Runner, Trial, open_runtime
-from fairway.evidence.lattice import Level, Sample, lattice
+from fairway.evidence.budget import affordable_point
+from fairway.evidence.compare import is_lost
+from fairway.evidence.evidence import Evidence, FileFacts, OutputError, Tested
+from fairway.evidence.guards import SizeCoverage, check_guards, count_excluded
+from fairway.evidence.judge import ENOUGH, HOPELESS, Judge, Runner, open_runtime
+from fairway.evidence.lattice import Level
+from fairway.evidence.randomness import find_randomness
+from fairway.evidence.reach import describe_values, not_reached
+from fairway.evidence.rows import compare_rows
+from fairway.evidence.sampling import every_sample
+from fairway.evidence.trial import TIES, Trial
+from fairway.evidence.weights import Weights, compare_weights
 from fairway.evidence.yardstick import FACTOR, STATED
 from fairway.findings import Finding, Where
+from fairway.findings.excuses import count_reasons
 from fairway.subject.canary import Array, Feeds, note
 from fairway.subject.dims import Point
-from fairway.subject.example import choose_example
+from fairway.subject.sample import Sample
 from fairway.subject.subject import Subject
-from fairway.subject.values import FLAVOURS
 
 Tell = Callable[[Any], None]
 Sizes = dict[str, int]
 
+EXCUSED_SHARE, EXCUSED_SAMPLES = 0.02, 3
+"""A file is unproven if more than this share of its samples is right by an excuse, and no fewer than so many."""
+
 FEW = 8
 """So few samples prove nothing where PyTorch refuses most of them."""
-
-
-def other_example(subject: Subject) -> dict[str, int]:
-    """A second example whose every size differs from the first's, where the domain allows it."""
-    return choose_example(subject.domain, subject.spec, {}, avoid=subject.example)
-
-
-def examples(subject: Subject, wrong_at: Mapping[str, Sequence[int]]) -> tuple[Point, Point]:
-    """Two points to export from: the example and another; for dims in `wrong_at`, two of those sizes.
-
-    Large and odd ones first: a size computed from them is least likely to be 0 or 1, which exporters take for always.
-    """
-    first, second = dict(subject.example), other_example(subject)
-    fixed = {size.fixed for item in subject.spec for size in item.shape}
-    for name, sizes in wrong_at.items():
-        ranked = sorted(sizes, key=lambda n: (n in fixed, n % 2 == 0, -n))
-        first[name], second[name] = ranked[0], ranked[min(1, len(ranked) - 1)]
-    return first, second
-
-
-def subject_lattice(
-    subject: Subject,
-    level: Level,
-    edges: Mapping[str, Sequence[int]] | None = None,
-    path: str | None = None,
-) -> list[Sample]:
-    """The lattice over a subject's domain, in the flavours it knows, with sizes and values that a file speaks of."""
-    hints: Mapping[str, Sequence[int]] = {}
-    thresholds: Sequence[float] = ()
-    if path is not None and level != "quick":
-        hints = sizes_spoken_of(path, subject.domain)
-        # Example tensors and functions do not say which values are legal besides their own.
-        thresholds = thresholds_spoken_of(path) if set(subject.flavours) == set(FLAVOURS) else ()
-    return lattice(
-        subject.domain, subject.example, other_example(subject), level, edges, subject.flavours, subject.given, hints,
-        thresholds,
-    )  # fmt: skip
 
 
 def gather(
@@ -76,12 +51,15 @@ def gather(
     data: Sequence[list[torch.Tensor]],
     tell: Tell,
     answers: Answers | None = None,
+    facts: FileFacts | None = None,
 ) -> Evidence:
     """Parity over the lattice; for a wrong file, the smallest failing shape and its boundary."""
     started = time.monotonic()
-    run = open_runtime(path, lean=answers is not None)
+    facts = facts or FileFacts()
+    weights = Weights(subject.model)
+    run = open_runtime(path, lean=model_bytes(subject.model) >= LEAN_MODEL_BYTES, threads=0 if answers else None)
     judge = Judge(subject, run, output_names, data, answers)
-    samples = every_sample(subject, path, level, edges, data)
+    samples = every_sample(subject, path, level, edges, data, facts)
     if answers is not None:  # what PyTorch's own error is must be known before it is asked for
         samples.sort(key=lambda one: one not in answers.truths)
     _take(judge, samples, tell)
@@ -98,18 +76,24 @@ def gather(
     if every:  # judged again by what was learnt of PyTorch's own error on the way to the smallest
         failures = [t for t in failures if judge.ratio(t) > 1]
         shrunk = shrunk if failures else None
-    findings = _findings(judge, failures, shrunk)
+    findings = [*_findings(judge, failures, shrunk), *([] if failures else not_reached(subject, facts))]
+    graph = ir.load(path)
+    findings += [*compare_weights(graph, weights), *find_randomness(subject, graph, run)]
     second = "not asked for"
     if level == "deep":
         from fairway.runtimes.second import consult
 
         second, more = consult(judge, path, samples)
         findings += more
+    rows = None
+    if not failures:
+        rows, notes = compare_rows(judge, run, level)
+        findings += notes
     return Evidence(
         level=level,
         domain=str(subject.domain),
         tested=tuple(_tested(judge, t, failures) for t in judge.trials),
-        outputs=_outputs(judge),
+        outputs=_outputs(judge, failures),
         yardstick=_yardstick(judge),
         factor=FACTOR,
         seconds=round(time.monotonic() - started, 3),
@@ -121,27 +105,33 @@ def gather(
         failing=_failing(judge, failures, shrunk),
         sides=_sides(judge, failures, shrunk),
         undecided=sum(t.undecided for t in judge.trials),
+        sizes=_size_coverage(subject, facts, judge),
+        values=describe_values(subject),
+        unreached=tuple(map(str, subject.study.unreached)),
         second_runtime=second,
         canary=None if failures else _canary(subject, run, output_names),
+        rows=rows,
     )
 
 
 def _canary(subject: Subject, run: Runner, output_names: Sequence[str]) -> dict[str, Any]:
-    if set(subject.flavours) != set(FLAVOURS):
+    if subject.given is not None or not subject.ranges:
         return {"none": "the inputs are made by a function or from examples, which a server does not have"}
 
     def answers(feeds: Feeds) -> dict[str, Array]:
         got = run(list(feeds), [torch.from_numpy(array) for array in feeds.values()])
         return dict(zip(output_names, got, strict=True))
 
-    return note(subject.spec, subject.example, answers)
+    return note([spec.in_file for spec in subject.spec], affordable_point(subject), answers)
 
 
-def every_sample(
-    subject: Subject, path: str, level: Level, edges: Mapping[str, Sequence[int]], data: Sequence[list[torch.Tensor]]
-) -> list[Sample]:
-    """The lattice, then the user's own tensors."""
-    return [*subject_lattice(subject, level, edges, path), *(Sample((), data=i) for i in range(len(data)))]
+def _size_coverage(subject: Subject, facts: FileFacts, judge: Judge) -> SizeCoverage:
+    """Return what the guards say about all sizes, and how many of the points that break one were run."""
+    if facts.guards is None:
+        return SizeCoverage(sampled=facts.sampled_because)
+    coverage, _ = check_guards(subject.domain, facts.guards)
+    run = {trial.sample.point for trial in judge.trials if trial.illegal is None and trial.sample.data is None}
+    return replace(coverage, excluded_run=count_excluded(facts.guards, [dict(point) for point in run]))
 
 
 def _take(judge: Judge, samples: Sequence[Sample], tell: Tell) -> None:
@@ -214,6 +204,8 @@ def _findings(judge: Judge, failures: list[Trial], shrunk: Shrunk | None) -> lis
     tied = [t for t in judge.trials if t.excused == TIES]
     if tied:
         found.append(Finding("FW413", f"at {len(tied)} of {len(judge.trials)} samples, such as {tied[0].sample}"))
+    found += [] if failures else _many_excuses(judge)
+    found += _meaningless(judge)
     illegal = [t for t in judge.trials if t.illegal is not None]
     if illegal and len(illegal) == len(judge.trials):
         found.append(Finding("FW201", f"{illegal[0].illegal}, at every point tried"))
@@ -262,21 +254,50 @@ def _node(said: str) -> Where | None:
     return Where(node=f"{found[2]} ({found[1]})") if found else None
 
 
+def _many_excuses(judge: Judge) -> list[Finding]:
+    """More than a few excused samples leave the file unproven."""
+    excused = [t.excused for t in judge.trials if t.excused]
+    legal = sum(t.illegal is None for t in judge.trials)
+    if len(excused) < EXCUSED_SAMPLES or len(excused) <= EXCUSED_SHARE * legal:
+        return []
+    seen = f"{len(excused)} of {legal} samples: {count_reasons(excused)}"
+    return [Finding("FW422", seen, data={"excused": len(excused)})]
+
+
+def _meaningless(judge: Judge) -> list[Finding]:
+    """Outputs that are NaN throughout in PyTorch, or off from float64 by their own size."""
+    parts = []
+    for name in judge.output_names:
+        trials = [t for t in judge.trials if name in t.measured and t.measured[name].elements]
+        nans = [t for t in trials if t.measured[name].nans == t.measured[name].elements]
+        lost = [t for t in trials if is_lost(t.measured[name], t.kind)]
+        if nans:
+            parts.append(f"{name} is NaN throughout at {len(nans)} of {len(trials)} samples, such as {nans[0].sample}")
+        if lost:
+            parts.append(
+                f"{name} has values that are off by their own size at {len(lost)} of {len(trials)} samples, such as "
+                f"{lost[0].sample}"
+            )
+    return [Finding("FW423", "; ".join(parts))] if parts else []
+
+
 def _tested(judge: Judge, trial: Trial, failures: list[Trial]) -> Tested:
     note = trial.illegal and f"not legal in PyTorch: {trial.illegal}"
     note = note or (trial.difference.text if trial.difference else "")
-    if trial.sample.near is not None:
-        note = f"values near {trial.sample.near:g}" + (f": {note}" if note else "")
+    if trial.sample.touch is not None:
+        note = str(trial.sample.touch) + (f": {note}" if note else "")
     ratio = judge.ratio(trial)
+    right = all(trial is not bad for bad in failures) and trial.illegal is None
     return Tested(
         point=trial.sample.sizes,
         seed=trial.sample.seed,
         flavour=trial.sample.flavour,
-        right=all(trial is not bad for bad in failures) and trial.illegal is None,
-        ratio=None if ratio == float("inf") or trial.illegal else round(ratio, 6),
-        note=note + (f" (excused: {trial.excused})" if trial.excused else ""),
+        right=right,
+        ratio=None if ratio == float("inf") or trial.illegal else float(f"{ratio:.4g}"),
+        note=note,
         data=trial.sample.data,
         ratios=_ratios(judge, trial) if len(judge.output_names) > 1 and trial.illegal is None else (),
+        excused=trial.excused if right else "",
     )
 
 
@@ -286,22 +307,25 @@ def _ratios(judge: Judge, trial: Trial) -> tuple[float | None, ...]:
     return tuple(None if one is None or one == float("inf") else float(f"{one:.4g}") for one in found)
 
 
-def _outputs(judge: Judge) -> tuple[OutputError, ...]:
+def _outputs(judge: Judge, failures: list[Trial]) -> tuple[OutputError, ...]:
+    """The worst ratio and errors of each output. Excused samples are left out, wrong ones are not."""
     rows = []
     for name in judge.output_names:
-        trials = [t for t in judge.trials if name in t.measured]
-        if not trials:
+        measured = [t for t in judge.trials if name in t.measured]
+        if not measured:
             compared = any(t.difference is None and t.illegal is None for t in judge.trials)
             rows.append(OutputError(name, "exact" if compared else "?", 0.0 if compared else None, 0.0, 0.0))
             continue
+        trials = [t for t in measured if not t.excused] or measured
         normal = [t for t in trials if t.kind == "normal"] or trials
+        wrong = [t for t in failures if name in t.measured]
         rows.append(
             OutputError(
                 name=name,
-                dtype=judge.yardsticks[name, trials[0].kind].dtype,
+                dtype=judge.yardsticks[name, measured[0].kind].dtype,
                 ratio=max(judge.ratio_of(t, name) for t in trials),
-                file_error=max(float(t.measured[name].theirs.max()) for t in normal),
-                own_error=max(float(t.measured[name].own.max()) for t in normal),
+                file_error=max(float(t.measured[name].theirs.max(initial=0.0)) for t in (*normal, *wrong)),
+                own_error=max(float(t.measured[name].own.max(initial=0.0)) for t in normal),
             )
         )
     return tuple(rows)
@@ -311,7 +335,7 @@ def _yardstick(judge: Judge) -> str:
     if judge.no_truth is not None:
         tolerances = ", ".join(f"{v:g} for {k}" for k, v in STATED.items())
         return f"stated relative tolerances ({tolerances}), since float64 does not run: {judge.no_truth}"
-    if judge.answers is not None:
+    if judge.answers is not None and len(judge.answers.truths) < len(judge.answers.samples):
         return (
             f"error against float64 at most {FACTOR:g} times PyTorch's own, learnt at {len(judge.answers.truths)} of "
             f"{len(judge.answers.samples)} samples; at the others against PyTorch itself"

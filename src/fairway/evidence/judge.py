@@ -6,60 +6,45 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import replace
 
-import numpy as np
 import torch
 
 from fairway.errors import UserError, complain
 from fairway.evidence.answers import Answers
-from fairway.evidence.compare import Difference, Measured, compare_exact, compare_structure, measure
-from fairway.evidence.lattice import Sample
-from fairway.evidence.yardstick import Array, Real, Yardstick
-from fairway.runtimes.eager import nudge, nudged, rounding, run_eager, run_truth, to_array
+from fairway.evidence.cells import Array
+from fairway.evidence.compare import Difference, compare_structure, find_worst, is_lost, measure
+from fairway.evidence.counts import Counted, count_differences
+from fairway.evidence.settle import RUNS, Answer, Moved, is_hopeless, pooled_right, run_moved, settle
+from fairway.evidence.trial import SUMS, TIES, Trial
+from fairway.evidence.yardstick import FACTOR, Yardstick
+from fairway.runtimes.eager import run_eager, to_array
 from fairway.runtimes.liberties import PlainArithmetic, StableOrder
 from fairway.runtimes.ort import OrtSession
+from fairway.runtimes.truth import run_truth
+from fairway.subject.sample import Sample, apply_touch
 from fairway.subject.subject import Subject
-from fairway.subject.values import bring_near
 
 ENOUGH = 3
 """Failures after which no further samples are taken: the file is wrong, and time is better spent on where."""
 
-TIES = "PyTorch leaves the order of equal elements open"
-
-NUDGES = 3
 HOPELESS = 1e4
 """A ratio beyond which a difference cannot be a matter of rounding."""
 
 Runner = Callable[[Sequence[str], Sequence[torch.Tensor]], list[Array]]
 
 
-@dataclass
-class Trial:
-    """What happened at one sample."""
-
-    sample: Sample
-    difference: Difference | None = None
-    measured: dict[str, Measured] = field(default_factory=dict)
-    undecided: int = 0
-    illegal: str | None = None
-    """PyTorch's own refusal, at a point whose bounds nobody declared."""
-    excused: str = ""
-    """Why a difference is none of the file's doing."""
-
-    @property
-    def kind(self) -> str:
-        """Errors are pooled apart for ordinary and for edge values, which can be far worse conditioned."""
-        return "normal" if self.sample.flavour == "normal" else self.sample.flavour
-
-
 class Judge:
     """Runs samples through PyTorch, its float64 self and the file, and learns the yardstick on the way."""
 
     def __init__(
-        self, subject: Subject, run: Runner, output_names: Sequence[str], data: Sequence[list[torch.Tensor]] = (),
+        self,
+        subject: Subject,
+        run: Runner,
+        output_names: Sequence[str],
+        data: Sequence[list[torch.Tensor]] = (),
         answers: Answers | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.subject = subject
         self.output_names = tuple(output_names)
         self._run = run
@@ -68,8 +53,17 @@ class Judge:
         self.trials: list[Trial] = []
         self.answers = answers
         self.no_truth: str | None = None if answers is None else answers.no_truth
+        self.frozen = False
+        """Whether the yardsticks have stopped learning."""
         self.spent = {"PyTorch": 0.0, "float64": 0.0, "runtime": 0.0}
         """Seconds by where they went."""
+
+    def freeze(self) -> None:
+        """Stop learning: from here on a sample is judged by what was learnt and by its own run in float64 alone.
+
+        Its ratio then depends on no other sample, and is the same each time.
+        """
+        self.frozen = True
 
     def inputs(self, sample: Sample) -> list[torch.Tensor]:
         return sample_inputs(self.subject, sample, self._data)
@@ -80,10 +74,11 @@ class Judge:
         self.trials.append(trial)
         return trial
 
-    def measure(self, sample: Sample) -> Trial:
-        trial = Trial(sample)
+    def measure(self, sample: Sample, fresh: bool = False) -> Trial:
+        """Runs one sample. `fresh` runs PyTorch also if its answer was written down before."""
+        trial = Trial(sample, learnt=not self.frozen)
         tensors = self.inputs(sample)
-        kept = None if self.answers is None else self.answers.find(sample)
+        kept = None if self.answers is None or fresh else self.answers.find(sample)
         with self._timed("PyTorch"):
             ours = self._eager(trial, tensors) if kept is None else kept[0]
         if trial.illegal is not None:
@@ -98,8 +93,9 @@ class Judge:
             trial.difference = Difference("FW404", f"PyTorch gives {len(ours)} outputs, the file {len(theirs)}")
             return trial
         with self._timed("float64"):
-            truths = self._truth(tensors, ours) if kept is None else kept[1] or ours
-        for name, own, their, truth in zip(self.output_names, ours, theirs, truths, strict=True):
+            truths = self._truth(tensors, ours) if kept is None else kept[1]
+        trial.truthful = truths is not None
+        for name, own, their, truth in zip(self.output_names, ours, theirs, truths or ours, strict=True):
             self._compare(trial, name, own, their, truth)
         return trial
 
@@ -111,6 +107,15 @@ class Judge:
         finally:
             self.spent[what] += time.monotonic() - started
 
+    @contextmanager
+    def _unlearning(self) -> Iterator[None]:
+        """What is measured inside teaches the yardsticks nothing."""
+        before, self.frozen = self.frozen, True
+        try:
+            yield
+        finally:
+            self.frozen = before
+
     def _eager(self, trial: Trial, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         try:
             return run_eager(self.subject, tensors)
@@ -118,12 +123,14 @@ class Judge:
             raise
         except Exception as error:
             what = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-            if trial.sample.data is None and not self.subject.domain.declared:
+            drawn_by_us = trial.sample.flavour != "normal" or trial.sample.touch is not None
+            undeclared = any(not legal.declared for legal in self.subject.ranges)
+            if trial.sample.data is None and (not self.subject.domain.declared or (drawn_by_us and undeclared)):
                 trial.illegal = what
                 return []
             raise complain("FW201", f"{what}, at {trial.sample}") from error
 
-    def _truth(self, tensors: list[torch.Tensor], ours: list[torch.Tensor]) -> list[torch.Tensor]:
+    def _truth(self, tensors: list[torch.Tensor], ours: list[torch.Tensor]) -> list[torch.Tensor] | None:
         if self.no_truth is None:
             try:
                 truths = run_truth(self.subject, tensors, piecewise=self.answers is not None)
@@ -132,26 +139,44 @@ class Judge:
                 self.no_truth = "in float64 the outputs have other shapes"
             except Exception as error:
                 self.no_truth = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        return ours
+        return None
 
     def _compare(self, trial: Trial, name: str, own: torch.Tensor, their: Array, truth: torch.Tensor) -> None:
-        ours = to_array(own)
+        ours, true = to_array(own), to_array(truth)
         found = compare_structure(name, ours, their)
         if found is None and not own.dtype.is_floating_point and not own.dtype.is_complex:
-            found, undecided = compare_exact(name, ours, their, [to_array(truth)])
-            trial.undecided += undecided
+            counted = count_differences(name, ours, their, [true] if trial.truthful else [])
+            trial.undecided += counted.theirs if counted.ratio <= 1 else 0
+            found = None if counted.ratio <= 1 else Difference("FW401", counted.text)
         elif found is None:
-            yardstick = self.yardsticks.setdefault(
-                (name, trial.kind),
-                Yardstick(str(own.dtype).removeprefix("torch."), self.no_truth is None),
-            )
-            got = measure(name, to_array(truth), ours, their)
-            if isinstance(got, Measured):
-                trial.measured[name] = got
-                yardstick.learn(got.own if yardstick.truthful else _magnitudes(ours), got.largest)
-            else:
-                found = got
+            found = self._measure_numbers(trial, name, str(own.dtype).removeprefix("torch."), ours, their, true)
         trial.difference = trial.difference or found
+
+    def _measure_numbers(
+        self, trial: Trial, name: str, dtype: str, ours: Array, their: Array, truth: Array
+    ) -> Difference | None:
+        yardstick = self.yardsticks.setdefault((name, trial.kind), Yardstick(dtype, self.no_truth is None))
+        got = measure(name, truth, ours, their, by_row=not yardstick.truthful, dtype=dtype)
+        if isinstance(got, Difference):
+            return got
+        trial.measured[name] = got
+        if _teaches(trial, name) and (trial.truthful or not yardstick.truthful):
+            yardstick.learn(got.cells, got.largest)
+        if self.ratio_of(trial, name) > 1:
+            place = find_worst(truth, their, self._yardstick(trial, name))
+            values = float(truth[place]), float(ours[place]), float(their[place])
+            trial.measured[name] = replace(got, worst=place, values=values)
+        return None
+
+    def _yardstick(self, trial: Trial, name: str) -> Yardstick:
+        """What a trial is judged by: everything learnt of its kind, or of ordinary values if there is nothing."""
+        yardstick = self.yardsticks[name, trial.kind]
+        if not yardstick.cells.index.size:
+            yardstick = self.yardsticks.get((name, "normal"), yardstick)
+        if name in trial.measured and trial.truthful and not _teaches(trial, name):
+            yardstick = yardstick.copy()
+            yardstick.learn(trial.measured[name].cells, trial.measured[name].largest)
+        return yardstick
 
     def ratio(self, trial: Trial) -> float:
         """The candidate's worst error in units of what is allowed; beyond 1 it is wrong."""
@@ -160,83 +185,84 @@ class Judge:
         return max((self.ratio_of(trial, name) for name in trial.measured), default=0.0)
 
     def ratio_of(self, trial: Trial, name: str) -> float:
-        allowed = self.yardsticks[name, trial.kind].tolerance()
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratios = np.nan_to_num(trial.measured[name].theirs / allowed, nan=0.0, posinf=float("inf"))
-        return float(ratios.max())
+        got = trial.measured[name]
+        allowed = self._yardstick(trial, name).allow(got.cells.index)
+        ratio = float((got.theirs / allowed).max(initial=0.0))
+        return min(ratio, trial.settled[name].ratio) if name in trial.settled else ratio
 
     def bad(self, sample: Sample) -> bool:
-        """Whether the file is wrong at a sample that is looked at outside the lattice. Illegal points are not."""
+        """Whether the file is wrong at a sample outside the lattice. Illegal points are not."""
         trial = self.measure(sample)
         return trial.illegal is None and self.ratio(trial) > 1 and not self.excuse(trial)
 
     def excuse(self, trial: Trial) -> bool:
-        """True where PyTorch itself gives the file's answer, or moves as far, for reasons that decide nothing.
+        """Whether a trial that seems wrong is right after all.
 
-        They are the order of equal elements, how sums are taken, and a rounding error in weights and inputs.
+        It is if PyTorch moves as far once its roundings are moved: then it is `settled`. It is `excused` if PyTorch
+        gives the file's answer with equal elements or sums taken in another order.
         """
-        if trial.difference is not None and trial.difference.code != "FW401":
-            return False
+        if trial.excused or (trial.difference is not None and trial.difference.code != "FW401"):
+            return bool(trial.excused)
         tensors = self.inputs(trial.sample)
+        answers = self._answers(trial, tensors)
+        moved = Moved()
+        if self._settles(trial, tensors, answers, moved):
+            return True
         if self._right_in_stable_order(trial, tensors):
             trial.excused = TIES
             return True
-        answers = self._answers(tensors)
         with PlainArithmetic() as plain:
-            moved = [run_eager(self.subject, tensors)]
-        if plain.used and self._within(trial, answers, moved):
-            trial.excused = "PyTorch itself is as far off with its sums taken in plain order"
-            return True
-        if trial.difference is None and self.ratio(trial) > HOPELESS:
-            return False
-        if self._within(trial, answers, self._nudged(tensors)):
-            trial.excused = "PyTorch itself moves as far by a rounding error"
+            moved.near.append([to_array(item) for item in run_eager(self.subject, tensors)])
+        counts = settle(answers, moved)
+        if plain.used and all(one.ratio <= 1 for one in counts.values()):
+            trial.excused = SUMS
         return bool(trial.excused)
 
+    def _settles(self, trial: Trial, tensors: list[torch.Tensor], answers: list[Answer], moved: Moved) -> bool:
+        """Moves PyTorch's roundings, more and more of them, until the file is right or there is no more hope."""
+        counts: dict[str, Counted] = {}
+        for number in range(2 * RUNS):
+            far = number >= RUNS
+            run = run_moved(self.subject, tensors, number, FACTOR if far else 1.0)
+            (moved.far if far else moved.near).extend(run)
+            counts = settle(answers, moved)
+            if all(one.ratio <= 1 for one in counts.values()):
+                self._accept(trial, counts)
+                return True
+            if not run or is_hopeless(counts.values()):
+                return False
+        trial.settled = counts
+        return False
+
+    def _accept(self, trial: Trial, counts: dict[str, Counted]) -> None:
+        trial.settled = counts
+        trial.difference = None
+        trial.undecided = sum(one.theirs for name, one in counts.items() if name not in trial.measured)
+
     def _right_in_stable_order(self, trial: Trial, tensors: list[torch.Tensor]) -> bool:
-        """Whether the file agrees with PyTorch once equal elements are sorted as they stand."""
-        with StableOrder() as order:
+        """Whether the file agrees with PyTorch once equal elements are sorted as they are."""
+        with StableOrder() as order, self._unlearning():
             run_eager(self.subject, tensors)
             if not order.used:
                 return False
-            again = self.measure(trial.sample)
+            again = self.measure(trial.sample, fresh=True)
         return again.illegal is None and self.ratio(again) <= 1
 
-    def _nudged(self, tensors: list[torch.Tensor]) -> list[list[torch.Tensor]]:
-        roundoff = rounding(self.subject, tensors)
-        moved = []
-        for seed in range(NUDGES):
-            with nudged(self.subject.model, seed, roundoff):
-                moved.append(run_eager(self.subject, nudge(tensors, seed, roundoff)))
-        return moved
-
-    def _answers(self, tensors: list[torch.Tensor]) -> list[tuple[Array, Array, Array]]:
+    def _answers(self, trial: Trial, tensors: list[torch.Tensor]) -> list[Answer]:
         """PyTorch's, the file's and the true answer, output by output."""
         ours = run_eager(self.subject, tensors)
         theirs = self._run(self.subject.input_names, tensors)
         truths = self._truth(tensors, ours)
-        return [(to_array(o), t, to_array(w)) for o, t, w in zip(ours, theirs, truths, strict=True)]
-
-    def _within(
-        self, trial: Trial, answers: list[tuple[Array, Array, Array]], moved: list[list[torch.Tensor]]
-    ) -> bool:
-        """Whether the file is no further off than PyTorch's answers when moved, by the factor."""
-        for i, (name, (own, their, truth)) in enumerate(zip(self.output_names, answers, strict=True)):
-            others = [to_array(m[i]) for m in moved]
-            if name not in trial.measured:
-                found, _ = compare_exact(name, own, their, [truth, *others])
-                if found is not None:
-                    return False
-                continue
-            wide = Yardstick(self.yardsticks[name, trial.kind].dtype, True)
-            for other in (own, *others):
-                got = measure(name, truth, other, their)
-                if not isinstance(got, Measured):
-                    return False
-                wide.learn(got.own, got.largest)
-            if (trial.measured[name].theirs > wide.tolerance()).any():
-                return False
-        return True
+        return [
+            Answer(
+                name,
+                to_array(own),
+                their,
+                None if truths is None else to_array(truths[i]),
+                self._yardstick(trial, name) if name in trial.measured else None,
+            )
+            for i, (name, own, their) in enumerate(zip(self.output_names, ours, theirs, strict=True))
+        ]
 
     def failures(self) -> list[Trial]:
         """The trials that are wrong for certain, judged by everything learnt so far.
@@ -248,7 +274,28 @@ class Judge:
             suspect = trial.illegal is None and self.ratio(trial) > 1
             if suspect and (len(found) >= ENOUGH or not self.excuse(trial)):
                 found.append(trial)
+        if found and self._right_together(found):
+            for trial in found:
+                self._accept(trial, trial.settled)
+            return []
         return found
+
+    def _right_together(self, found: Sequence[Trial]) -> bool:
+        """Whether decisions at a few elements are right, counted over all samples."""
+        right = [t for t in self.trials if t.settled and all(one.ratio <= 1 for one in t.settled.values())]
+        for name in self.output_names:
+            wrong = [t.settled.get(name) for t in found]
+            if any(one is None for one in wrong):
+                return False
+            suspects = [one for one in wrong if one is not None and one.ratio > 1]
+            if suspects and not pooled_right(suspects, [t.settled[name] for t in right if t.settled[name].theirs]):
+                return False
+        return True
+
+
+def _teaches(trial: Trial, name: str) -> bool:
+    """Whether the errors of a trial say anything about other samples. They do not where PyTorch's numbers are lost."""
+    return trial.learnt and not is_lost(trial.measured[name], trial.kind)
 
 
 def sample_inputs(subject: Subject, sample: Sample, data: Sequence[list[torch.Tensor]]) -> list[torch.Tensor]:
@@ -256,25 +303,15 @@ def sample_inputs(subject: Subject, sample: Sample, data: Sequence[list[torch.Te
     if sample.data is not None:
         return data[sample.data]
     tensors = subject.make(sample.sizes, sample.seed, sample.flavour)
-    if sample.near is None:
+    if sample.touch is None or not subject.ranges:
         return tensors
-    pairs = zip(subject.spec, tensors, strict=True)
-    return [bring_near(spec, tensor, sample.near, sample.seed) for spec, tensor in pairs]
+    return apply_touch(subject.spec, subject.ranges, tensors, sample.touch, sample.seed)
 
 
-def _magnitudes(values: Array) -> Real:
-    """Marks the buckets that hold values at all, for stated tolerances."""
-    from fairway.evidence.yardstick import bucket, worst_by_bucket
-
-    wide = values.astype(np.float64)
-    wide = wide[np.isfinite(wide)]
-    return worst_by_bucket((wide != 0).astype(np.float64), bucket(wide))
-
-
-def open_runtime(path: str, lean: bool = False) -> Runner:
-    """The file in ONNX Runtime, or the error with which it refuses, as a finding."""
+def open_runtime(path: str, lean: bool = False, threads: int | None = None) -> Runner:
+    """Open the file in ONNX Runtime; its refusal is a finding. 0 threads stands for as many as there are cores."""
     try:
-        return OrtSession(path, lean).run
+        return OrtSession(path, lean, threads).run
     except Exception as error:
         raise complain("FW407", tidy(str(error))) from error
 

@@ -7,11 +7,12 @@ neighbours of the bounds, primes between them, the example, and pairs of extreme
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from typing import Literal
 
-from fairway.subject.dims import Dim, Domain, Point, show
+from fairway.subject.dims import Dim, Domain, Point
+from fairway.subject.sample import Sample, Touch, sample
 from fairway.subject.values import FLAVOURS, Flavour
 
 Level = Literal["none", "quick", "standard", "deep"]
@@ -29,34 +30,12 @@ COUNTED = 256
 
 SWEPT: tuple[Flavour, ...] = ("normal", "mixed", "normal", "least", "normal", "mixed", "most")
 
+KINDS_OF_VALUES: dict[Flavour, int] = {"log": 12, "halves": 8, "equal": 6}
+"""Samples of each kind of values that is drawn on purpose."""
+KINDS_SEED = 50
+
 _STRIDES = (5, 7, 3, 11)
 """Odd, so that each visits all sixteen places in an order of its own."""
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One test: a point, a seed and a flavour; or the user's own tensors, by number."""
-
-    point: tuple[tuple[str, int], ...]
-    seed: int = 1
-    flavour: Flavour = "normal"
-    data: int | None = None
-    near: float | None = None
-    """A value to which half of the float elements are brought near."""
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        return dict(self.point)
-
-    def __str__(self) -> str:
-        what = f"your data #{self.data}" if self.data is not None else f"seed {self.seed}"
-        edge = "" if self.flavour == "normal" else f", {self.flavour} values"
-        near = "" if self.near is None else f", values near {self.near:g}"
-        return f"{show(self.sizes)} ({what}{edge}{near})"
-
-
-def sample(point: Point, seed: int = 1, flavour: Flavour = "normal") -> Sample:
-    return Sample(tuple(point.items()), seed, flavour)
 
 
 def probes(dim: Dim) -> list[int]:
@@ -111,8 +90,8 @@ def lattice(
     samples += [sample(other, 18, "mixed")]
     samples += [sample(low, seed, "same") for seed in (2, 3)]  # next to the least and to the most legal value
     samples += _walk(domain)
-    small = {d.name: d.sizes[min(WALK, len(d.sizes)) - 1] for d in domain.dims}
-    samples += [replace(sample(small, seed), near=value) for value in thresholds for seed in (21, 22)]
+    samples += _kinds_of_values(domain, example, other, thresholds)
+    samples += _equal_sizes(domain, example)
     for name, sizes in (hints or {}).items():
         for n in (n for size in sizes for n in (size, size + 1) if n in domain[name].sizes):
             # `same` by the seed 1 is the most: rows without padding, as long as the size itself.
@@ -122,6 +101,37 @@ def lattice(
         # The lowest corner is cheapest, and there one value fills a row.
         samples += [sample(low, seed, "same") for seed in range(COUNTED)]
     return _distinct(samples, flavours)
+
+
+def _kinds_of_values(domain: Domain, example: Point, other: Point, numbers: Iterable[float]) -> list[Sample]:
+    """Return samples of values drawn on purpose, at small sizes, where they are cheap.
+
+    They have one magnitude for each row, multiples of a half, equal rows and inputs, and each number that the code or
+    the file compares with: near it, exactly, and one step to either side.
+    """
+    small = {d.name: d.sizes[min(WALK, len(d.sizes)) - 1] for d in domain.dims}
+    points = (other, example, small)
+    samples = [
+        sample(points[i % 3], KINDS_SEED + i, flavour)
+        for flavour, count in KINDS_OF_VALUES.items()
+        for i in range(count)
+    ]
+    for number in numbers:
+        samples += [replace(sample(small, seed), touch=Touch("near", number)) for seed in (21, 22)]
+        # By the seed: whole rows, single elements, everything.
+        samples += [replace(sample(points[seed % 3], seed), touch=Touch("exact", number)) for seed in (24, 25, 26)]
+    return samples
+
+
+def _equal_sizes(domain: Domain, example: Point) -> list[Sample]:
+    """Return samples in which two dims have the same size."""
+    samples = []
+    for a, b in combinations(domain.dims, 2):
+        candidates = (example[a.name], example[b.name], *a.sizes[1:])
+        shared = next((n for n in candidates if n in a.sizes and n in b.sizes), None)
+        if shared is not None:
+            samples.append(sample({**example, a.name: shared, b.name: shared}, 27))
+    return samples
 
 
 def _walk(domain: Domain) -> list[Sample]:
@@ -155,8 +165,8 @@ def _distinct(samples: Iterable[Sample], flavours: Sequence[Flavour]) -> list[Sa
     seen: set[tuple[object, ...]] = set()
     kept = []
     for one in samples:
-        again = one.flavour == "same" or one.near is not None
-        key = (one.point, one.flavour, one.near, one.seed if again else one.seed in (6, 7, 8))
+        again = one.flavour in ("same", *KINDS_OF_VALUES) or one.touch is not None or not one.point
+        key = (one.point, one.flavour, one.touch, one.seed if again else one.seed in (6, 7, 8))
         if key not in seen and one.flavour in flavours:
             seen.add(key)
             kept.append(one)

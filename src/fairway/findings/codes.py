@@ -210,6 +210,15 @@ _ROWS = (
          "with that whatever it is given. A warning is all that is said; the export and onnx.checker pass.",
          ("Do not ship the file before it was judged at other values and sizes: fairway verify FILE RECIPE.",
           "Replace int(), .item() or `if` on a tensor by tensor arithmetic (torch.where, gather), or use torch.cond.")),
+    Code("FW219", "state-changed", "forward changes the model's own state, and its answer depends on it", "model",
+         "A buffer or an attribute has another value after a run, and the next run on the same inputs gives another "
+         "answer. An ONNX file keeps nothing between runs, so it cannot do the same.",
+         ("Pass the state in as an input and return it as an output; the caller keeps it between runs.",
+          "If the state is for training only, change it in training mode only: if self.training.")),
+    Code("FW220", "fixed-by-the-call", "The call fixes numbers or the length of a list", "model",
+         "ONNX files take tensors. Python numbers and flags of the call, and the lengths of its lists, are constants "
+         "of the file.",
+         ("Pass a tensor to keep a number open; export one file for each length of a list.",), "note"),
     # FW3xx: exporters.
     Code("FW301", "capture-failed", "The exporter could not capture the model", "upstream",
          "The exporter raised an error of its own.", ("See what the other rungs said: add --json.",)),
@@ -339,6 +348,39 @@ _ROWS = (
     Code("FW416", "input-not-verified", "The file that should be made faster is not right", "evidence",
          "What a pass does to a file can only be told where the file's own answers are right.",
          ("See what is wrong: fairway verify FILE RECIPE.", "Export it anew: fairway export RECIPE -o FILE.")),
+    Code("FW417", "branch-not-reached", "The file holds one side of a branch, and no sample took the other", "evidence",
+         "The file keeps one side only, and no sample shows what the model does on the other.",
+         ("Give inputs that take the other side: --data, or an inputs function.",
+          "Or declare the legal values so that it cannot be taken."), "warning"),
+    Code("FW418", "branch-unseen", "A branch of the model's own code was never taken one way", "evidence",
+         "The side that no sample took was not compared with PyTorch.",
+         ("Give inputs that take it: --data, or an inputs function.",), "note"),
+    Code("FW419", "random-operator", "The file draws random numbers, the model does not", "evidence",
+         "PyTorch gives the same outputs on the same input each time. A file that draws random numbers on the way to "
+         "an output gives other ones, so one comparison proves nothing.",
+         ("Export in evaluation mode: model.eval().",
+          "Look at the node named: dropout or noise that was exported in training mode.")),
+    Code("FW420", "weight-differs", "A weight in the file differs from the model's", "evidence",
+         "The file's weights are compared with the model's parameters and buffers as bytes, also transposed, reshaped "
+         "and cast. This one is a parameter of the model, with other numbers in some places.",
+         ("Export the file again from these weights.",
+          "If the weights were changed on purpose, give Fairway the model with the changed weights.")),
+    Code("FW421", "rows-depend", "Rows of a batch depend on each other", "evidence",
+         "A row's answer changes if other rows are in the batch. The file is right, but in a batch of several clients' "
+         "requests each answer would contain other clients' data. fairway serve runs the requests one by one.",
+         ("Nothing, if the model is meant to look at the whole batch.",
+          "Else look for what is computed over the batch axis: a mean, a cumsum, a sort, a comparison with row 0."),
+         "note"),
+    Code("FW422", "many-excuses", "Too many samples are right only by an excuse", "evidence",
+         "A file may take equal elements or sums in another order than PyTorch. If that decides more than a few "
+         "samples, the others do not show that the file is right.",
+         ("Break ties yourself, for example with `sort(stable=True)`, or compute long sums in float64.",
+          "Declare the values that your data has, if equal elements do not occur in it."), "warning"),
+    Code("FW423", "numbers-mean-nothing", "PyTorch's own numbers mean nothing at some samples", "evidence",
+         "PyTorch itself gives NaN throughout, or differs from the same model in float64 by as much as the value. "
+         "The file is compared there too, but neither answer is a result.",
+         ("Declare the values that the input can have, if these do not occur.",
+          "Look for a difference of nearly equal numbers, an overflow or a division by zero in the model."), "note"),
     # FW5xx: limits.
     Code("FW501", "time-limit", "The time limit was reached", "limit",
          "The attempt was stopped.", ("Raise --timeout.",)),

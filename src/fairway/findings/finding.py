@@ -45,6 +45,8 @@ class Finding:
     upstream: tuple[str, ...] = ()
     artefacts: tuple[str, ...] = ()
     data: dict[str, Any] = field(default_factory=dict)
+    grade: str = ""
+    """The severity of this finding, if it is not that of its code."""
 
     def __post_init__(self) -> None:
         entry = CODES[self.code]
@@ -61,9 +63,10 @@ class Finding:
 
     @property
     def severity(self) -> str:
-        return self.entry.severity
+        return self.grade or self.entry.severity
 
     def as_dict(self) -> dict[str, Any]:
         fields = dataclasses.asdict(self)
+        del fields["grade"]  # the severity says it
         fields["where"] = None if self.where is None else dataclasses.asdict(self.where)
         return {"title": self.title, "severity": self.severity, "kind": self.entry.kind, **fields}

@@ -87,7 +87,7 @@ def render_result(result: Result) -> str:
     ladder = record.get("ladder", [])
     for number, rung in enumerate(ladder):
         parts += labelled("ladder" if number == 0 else "", _rung(rung))
-    shown = [render_finding(f) for f in result.findings if result.verdict != "verified" or f.severity == "warning"]
+    shown = [render_finding(f) for f in result.findings]
     return "\n".join(parts) + "".join("\n\n" + text for text in shown)
 
 
@@ -119,10 +119,7 @@ def _evidence(result: Result) -> list[str]:
     evidence = result.evidence
     if evidence is None:
         return []
-    legal = [t for t in evidence.tested if not t.note.startswith("not legal")]
-    lines = labelled(
-        "evidence", f"{evidence.points_right} of {len(legal)} samples right ({evidence.level}); {evidence.yardstick}"
-    )
+    lines = labelled("evidence", f"{evidence.samples} ({evidence.level}); {evidence.yardstick}")
     rows = [("output", "of allowed", "file's error", "PyTorch's own")]
     rows += [
         (o.name, "–" if o.ratio is None else f"{o.ratio:.2g}", f"{o.file_error:.2g}", f"{o.own_error:.2g}")
@@ -137,6 +134,9 @@ def _evidence(result: Result) -> list[str]:
         lines += labelled("", f"exported again from another example: {same}{harm}")
     else:
         lines += labelled("", f"exported again from another example: {leg.note}")
+    lines += labelled("", f"sizes: {evidence.sizes}")
+    for number, drawn in enumerate(evidence.values):
+        lines += labelled("values" if number == 0 else "", f"{drawn.name}: {drawn.text}")
     if evidence.second_runtime != "not asked for":
         lines += labelled("", f"second runtime: {evidence.second_runtime}")
     if evidence.smallest is not None:

@@ -14,6 +14,7 @@ import torch
 from fairway.deliver import workshop
 from fairway.errors import UserError, complain
 from fairway.evidence.lattice import Level
+from fairway.evidence.reach import UNPROVEN_CODES
 from fairway.exporting import Progress, export_subject, make_settings
 from fairway.findings import Finding
 from fairway.generation.anatomy import Anatomy, examine
@@ -215,6 +216,6 @@ def _delivered(
 def _verdict(results: Mapping[str, Result], findings: Sequence[Finding]) -> Verdict:
     """The worst graph's, or what the steps make of it."""
     worst = min((r.verdict for r in results.values()), key=_ORDER.index)
-    if any(f.code == "FW504" for f in findings):
+    if any(f.code in UNPROVEN_CODES for f in findings):
         return min(worst, "unproven", key=_ORDER.index)
     return min(worst, "wrong", key=_ORDER.index) if any(f.severity == "error" for f in findings) else worst

@@ -14,14 +14,16 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from fairway.evidence.cells import bucket, collect
 from fairway.evidence.compare import Difference, measure
 from fairway.evidence.judge import tidy
-from fairway.evidence.yardstick import FACTOR, STATED, Real, Yardstick, bucket, worst_by_bucket
+from fairway.evidence.yardstick import FACTOR, STATED, Real, Yardstick
 from fairway.findings import Finding
 from fairway.generation.greedy import Player, Prompt, Told, generate, play
 from fairway.generation.wrappers import Whole
-from fairway.runtimes.eager import nudged, run_eager, run_truth, to_array
+from fairway.runtimes.eager import nudged, run_eager, to_array
 from fairway.runtimes.liberties import PlainArithmetic
+from fairway.runtimes.truth import run_truth
 from fairway.subject.subject import Subject, build_subject
 
 Choice = Literal["same", "undecided", "wrong"]
@@ -89,7 +91,7 @@ def compare_steps(
     if (_ratios(scale.truth, theirs, tolerance) > 1).any():
         tolerance = scale.tolerance(generously=True)
     ratios = _ratios(scale.truth, theirs, tolerance)
-    taken = [_step(i, told, ours, theirs, tolerance[bucket(scale.truth)], ratios) for i in range(steps)]
+    taken = [_step(i, told, ours, theirs, tolerance, ratios) for i in range(steps)]
     since = next((step.number for step, *_ in taken if step.ratio > 1), None)
     findings = [_say_token(prompt, *one, since) for one in taken if one[0].choice == "wrong"][:1]
     if not findings and (ratios > 1).any():
@@ -118,11 +120,11 @@ class _Scale:
         return to_array(outputs[0][:, -self._steps :]).astype(np.float64)
 
     def tolerance(self, generously: bool = False) -> Real:
-        """By magnitude. Generously: PyTorch also with its weights nudged and its sums taken in plain order."""
+        """By element. Generously: PyTorch also with its weights nudged and its sums taken in plain order."""
         yardstick = Yardstick(self._dtype, not self.reason)
         if self.reason:
-            yardstick.learn(worst_by_bucket((self.truth != 0).astype(np.float64), bucket(self.truth)), 0.0)
-            return yardstick.tolerance()
+            yardstick.learn(collect(bucket(self.truth), np.zeros_like(self.truth)), 0.0)
+            return yardstick.allow(bucket(self.truth))
         answers = [self._ours, self._again]
         if generously:
             with PlainArithmetic():
@@ -132,8 +134,8 @@ class _Scale:
                     answers.append(self._cut(run_eager(self._subject, self._tensors)))
         largest = float(np.abs(self.truth).max(initial=0.0))
         for answer in answers:
-            yardstick.learn(worst_by_bucket(np.abs(answer - self.truth), bucket(self.truth)), largest)
-        return yardstick.tolerance()
+            yardstick.learn(collect(bucket(self.truth), np.abs(answer - self.truth)), largest)
+        return yardstick.allow(bucket(self.truth))
 
     def words(self) -> str:
         if self.reason:
@@ -164,13 +166,13 @@ def _parameters(model: Any) -> set[str]:
 
 
 def _ratios(truth: Real, theirs: Real, tolerance: Real) -> Real:
-    """By row and step: the worst error in units of what is allowed at its magnitude.
+    """By row and step: the worst error in units of what is allowed for the element.
 
     Where either is not finite, `measure` has seen already that both are alike.
     """
     with np.errstate(invalid="ignore"):
         error = np.nan_to_num(np.abs(theirs - truth), nan=0.0, posinf=0.0)
-    worst: Real = (error / tolerance[bucket(truth)]).max(-1)
+    worst: Real = (error / tolerance).max(-1)
     return worst
 
 

@@ -106,9 +106,11 @@ class Workers:
             running.end()
         self.janitor.dismiss()
 
-    def start(self, work: Work, heard: Callable[[Any], None] = lambda message: None) -> Job:
+    def start(
+        self, work: Work, heard: Callable[[Any], None] = lambda message: None, limits: Limits | None = None
+    ) -> Job:
         """Starts a function apart. It is handed `tell`, which sends a message to `heard` on this side."""
-        job = Job(work, heard, self.limits)
+        job = Job(work, heard, limits or self.limits)
         self._running.append(_Running(job, self.janitor))
         return job
 
@@ -136,8 +138,10 @@ class Workers:
         running.end()
         self._running.remove(running)
 
-    def run(self, work: Work, heard: Callable[[Any], None] = lambda message: None) -> Outcome:
-        return self.wait(self.start(work, heard))
+    def run(
+        self, work: Work, heard: Callable[[Any], None] = lambda message: None, limits: Limits | None = None
+    ) -> Outcome:
+        return self.wait(self.start(work, heard, limits))
 
 
 class _Running:

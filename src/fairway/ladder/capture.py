@@ -61,6 +61,14 @@ class Captured:
     warned: tuple[tuple[str, Where], ...] = ()
     edges: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Sizes at which the capture's own range constraints end, to be tested on both sides."""
+    guards: tuple[str, ...] | None = None
+    """Conditions on the dims under which the captured program is valid; None if the route writes none down."""
+    sampled_because: str = ""
+    """Why sizes can only be sampled, if there are no guards; empty for a trace."""
+    one_sided: bool = False
+    """Whether the file holds one side only of every branch on values or sizes."""
+    decided: tuple[tuple[str, int], ...] = ()
+    """Lines of branches on values that a remedy decided."""
     clash: tuple[str, ...] = ()
     """Names that are both input and output, left unresolved because remedies are off."""
     stored: Stored = field(default_factory=Stored)
@@ -101,10 +109,12 @@ def capture(
             # Told apart so that the file can be judged at all; the finding keeps it from being verified.
             case.output_names = tuple(f"{n}_of_the_file" if n in clash else n for n in case.output_names)
         flat = Flat(case.model, subject)
+        guards: tuple[str, ...] | None = None
+        edges: dict[str, tuple[int, ...]] = {}
         if case.route.traced:
-            model, edges = trace_program(flat, subject, case, tensors, path)
+            model = trace_program(flat, subject, case, tensors, path)
         else:
-            model, edges = export_program(flat, subject, case, tensors, cut, weights)
+            model, edges, guards = export_program(flat, subject, case, tensors, cut, weights)
         opset, changed, stored = finish(model, subject, case, path, cut, weights)
     if case.route.opset is not None and opset != case.route.opset:
         raise OpsetNotHonoured(f"opset {case.route.opset} was asked, the file has {opset}")
@@ -118,7 +128,10 @@ def capture(
     used = tuple((name, match.note) for name, match in matches if name not in idle)
     rewrites = {id(one): one for _, match in matches for one in _rewrites(match)}
     rewritten = tuple(one.told() for one in rewrites.values())
-    return Captured(str(path), opset, case.output_names, used, warned, edges, clash, stored, rewritten)
+    return Captured(
+        str(path), opset, case.output_names, used, warned, edges, guards, "", case.route.capture == "trace",
+        tuple(case.decided), clash, stored, rewritten,
+    )  # fmt: skip
 
 
 def _rewrites(match: Match) -> Sequence[Rewrite]:
@@ -132,7 +145,8 @@ def dynamic_axes(subject: Subject) -> list[dict[int, Any]]:
     return [{axis: size for axis, size in enumerate(s.shape) if size.names} for s in subject.spec]
 
 
-Program = tuple[ir.Model, dict[str, tuple[int, ...]]]
+Program = tuple[ir.Model, dict[str, tuple[int, ...]], tuple[str, ...]]
+"""A captured program, the sizes at which its range constraints end, and its guards."""
 
 
 def case_for(
@@ -141,4 +155,6 @@ def case_for(
     """The case that remedies look at, with example inputs at `point`."""
     tensors = subject.make(point, seed, "normal")
     args, kwargs = subject.call(tensors)
-    return Case(subject.model, args, kwargs, route, tuple(findings), subject.input_names), tensors
+    case = Case(subject.model, args, kwargs, route, tuple(findings), subject.input_names)
+    case.both_ways = subject.study.both_ways
+    return case, tensors

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from fairway.ladder.capture import Flat, Program, TranslationError, dynamic_axes
+from fairway.ladder.capture_guards import read_guards
 from fairway.ladder.decompose import by_node, noted_values
 from fairway.ladder.tables import built_tables
 from fairway.remedies.contract import Case
@@ -29,7 +30,7 @@ from fairway.weights.store import Mode, choose
 def export_program(
     flat: Flat, subject: Subject, case: Case, tensors: Sequence[torch.Tensor], cut: Cut, weights: Mode | None
 ) -> Program:
-    """The captured program as an onnx-ir model, and the ends of its range constraints by dim."""
+    """The captured program as an onnx-ir model, the ends of its range constraints by dim, and its guards."""
     program = torch.export.export(
         flat,
         tuple(tensors),
@@ -61,7 +62,8 @@ def export_program(
     if outside or cut:
         with quick_matching():
             optimise(exported.model, Weights(flat.model))
-    return exported.model, edges
+    # Read last: taking operators apart asks about sizes too.
+    return exported.model, edges, read_guards(program, subject)
 
 
 def _bytes(model: torch.nn.Module, cut: Cut) -> int:

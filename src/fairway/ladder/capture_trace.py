@@ -8,14 +8,14 @@ from pathlib import Path
 import onnx_ir as ir
 import torch
 
-from fairway.ladder.capture import Flat, Program, TranslationError, dynamic_axes
+from fairway.ladder.capture import Flat, TranslationError, dynamic_axes
 from fairway.remedies.contract import Case
 from fairway.subject.subject import Subject
 
 
 def trace_program(
     flat: Flat, subject: Subject, case: Case, tensors: Sequence[torch.Tensor], path: Path
-) -> Program:
+) -> ir.Model:
     """The traced program as an onnx-ir model. With the `script` capture the user's model is compiled first."""
     whole: torch.nn.Module = flat
     if case.route.capture == "script":
@@ -39,4 +39,4 @@ def trace_program(
         )
     except torch.onnx.errors.UnsupportedOperatorError as error:
         raise TranslationError(str(error)) from error
-    return ir.load(raw), {}
+    return ir.load(raw)

@@ -16,9 +16,11 @@ from fairway.errors import UserError
 from fairway.evidence.answers import is_large
 from fairway.evidence.differential import compare_exports
 from fairway.evidence.evidence import Differential, Evidence
-from fairway.evidence.gather import examples
+from fairway.evidence.hints import holds_branches
 from fairway.evidence.judge import Judge, open_runtime
-from fairway.evidence.lattice import Level, sample
+from fairway.evidence.lattice import Level
+from fairway.evidence.reach import UNPROVEN_CODES
+from fairway.evidence.sampling import examples
 from fairway.findings import Finding, exit_status
 from fairway.ladder.attempt import Limits, Outcome, Workers
 from fairway.ladder.capture import Captured, capture, case_for
@@ -30,7 +32,8 @@ from fairway.ladder.prescribe import Prescription, check_patches, matches_for, p
 from fairway.ladder.route import Route
 from fairway.rewrite.counting import loops_of_libraries
 from fairway.rewrite.find import Lines, Suspect, suspects
-from fairway.subject.onnx_file import Header, dims_fixed
+from fairway.subject.onnx_file import Header, dims_fixed, fixed_outputs
+from fairway.subject.sample import sample
 from fairway.subject.subject import Subject
 from fairway.weights.alike import called_alike
 from fairway.weights.repeats import Repeat, find_repeats, longer, shorten
@@ -239,7 +242,9 @@ def _walk(
     elif second:
         workers.drop(second)
         if evidence is not None:
-            evidence = replace(evidence, differential=Differential(False, note="not needed, the file is wrong already"))
+            evidence = replace(
+                evidence, differential=Differential(False, note=f"not needed, the file is {verdict} already")
+            )
     done = route.with_remedies(*(name for name, _ in captured.remedies))
     return Rung(
         step, done, verdict, seconds, peak, findings, captured.remedies, refused, captured, evidence, got.seconds, tried
@@ -281,7 +286,8 @@ def _weigh(
         evidence: Evidence = judged.value
         clash = tuple(Finding("FW210", name) for name in captured.clash)
         if not evidence.wrong:
-            believed: Verdict = "unproven" if any(f.code == "FW504" for f in evidence.findings) else "verified"
+            open_ended = any(f.code in UNPROVEN_CODES for f in evidence.findings)
+            believed: Verdict = "unproven" if open_ended else "verified"
             return "wrong" if clash else believed, evidence, (*evidence.findings, *clash)
         causes = blame(captured.warned, suspected) or accuse(suspected, bool(evidence.boundaries))
         if evidence.boundaries:
@@ -358,16 +364,6 @@ def rank(finding: Finding) -> tuple[int, int]:
     return severity, -1 if named else order.get(finding.code[:3], 4)
 
 
-def _fixed_outputs(header: Header, preflight: Preflight) -> list[Finding]:
-    """Outputs declared with a fixed size on an axis that varies; runtimes that believe declarations stumble there."""
-    found = []
-    for value, axes in zip(header.outputs, preflight.output_axes, strict=False):
-        for axis, (declared, varies) in enumerate(zip(value.shape or (), axes, strict=False)):
-            if varies and isinstance(declared, int):
-                found.append(Finding("FW315", f"{value.name} axis {axis} is declared {declared}, but varies"))
-    return found
-
-
 def judge_file(
     workers: Workers, subject: Subject, settings: Settings, path: str, header: Header,
     data: Sequence[list[torch.Tensor]], folder: Path, heard: Heard,
@@ -381,14 +377,20 @@ def judge_file(
     if preflight.hopeless:
         return Climb(preflight, (), _sum_up(preflight, ()))
     step = Step(Route("file"))
-    captured = Captured(path, header.opset, tuple(v.name for v in header.outputs))
+    captured = Captured(
+        path,
+        header.opset,
+        tuple(v.name for v in header.outputs),
+        sampled_because="the file is judged as it is, without its capture",
+        one_sided=not holds_branches(path),
+    )
     fixed = dims_fixed(header, subject)
     if fixed:
         findings: tuple[Finding, ...] = tuple(Finding("FW402", one) for one in fixed)
         return Climb(preflight, (Rung(step, step.route, "wrong", 0.0, 0, findings, captured=captured),), findings)
     judged = judged_apart(workers, subject, captured, settings.level, settings.remedies, data, folder, heard)
     verdict, evidence, findings = _weigh(judged, captured, ())
-    findings = (*findings, *_fixed_outputs(header, preflight))
+    findings = (*findings, *fixed_outputs(header, preflight.output_axes))
     if evidence is not None:
         note = "not possible: the file is judged as it is, without the route that made it"
         evidence = replace(evidence, differential=Differential(done=False, note=note))

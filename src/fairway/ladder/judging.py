@@ -9,13 +9,15 @@ from typing import Any
 
 import torch
 
-from fairway.evidence.answers import Answers, answer, is_large
-from fairway.evidence.evidence import Evidence
-from fairway.evidence.gather import every_sample, gather
+from fairway.evidence.answers import Answers, answer, merge, needs_answers, share_out
+from fairway.evidence.evidence import Evidence, FileFacts
+from fairway.evidence.gather import gather
 from fairway.evidence.judge import sample_inputs
 from fairway.evidence.lattice import Level
+from fairway.evidence.sampling import every_sample
 from fairway.ladder.attempt import Outcome, Workers
 from fairway.ladder.capture import Captured
+from fairway.subject.sample import Sample
 from fairway.subject.subject import Subject
 
 Heard = Callable[[Any], None]
@@ -26,30 +28,57 @@ def judged_apart(
     data: Sequence[list[torch.Tensor]], folder: Path, heard: Heard,
 ) -> Outcome:  # fmt: skip
     """The evidence on one file. PyTorch's answers come first where the model is large, so that it is in memory once."""
-    path, edges = captured.path, captured.edges
+    path, edges, facts = captured.path, captured.edges, facts_of(captured)
+    samples = every_sample(subject, path, level, edges, data, facts)
     answers: Answers | None = None
-    before: Outcome | None = None
-    if is_large(subject.model):
-
-        def prepare(tell: Heard) -> Answers:
-            settle(subject, remedies)
-            samples = every_sample(subject, path, level, edges, data)
-            return answer(subject, samples, lambda s: sample_inputs(subject, s, data), folder / "answers", tell)
-
-        before = workers.run(prepare, heard)
-        if before.status != "done":
-            return before
-        answers = before.value
+    before: list[Outcome] = []
+    if needs_answers(subject, samples):
+        before = _answered(workers, subject, samples, remedies, data, folder, heard)
+        failed = next((one for one in before if one.status != "done"), None)
+        if failed is not None:
+            return failed
+        answers = merge([one.value for one in before])
 
     def judge(tell: Heard) -> Evidence:
         settle(subject, remedies)
-        return gather(subject, path, captured.output_names, level, edges, data, tell, answers)
+        return gather(subject, path, captured.output_names, level, edges, data, tell, answers, facts)
 
     judged = workers.run(judge, heard)
-    if before is None:
-        return judged
-    peak = max(before.peak_bytes, judged.peak_bytes)
-    return replace(judged, seconds=before.seconds + judged.seconds, peak_bytes=peak)
+    seconds = judged.seconds + max((one.seconds for one in before), default=0.0)
+    peak = max(judged.peak_bytes, sum(one.peak_bytes for one in before))
+    return replace(judged, seconds=seconds, peak_bytes=peak)
+
+
+def _answered(
+    workers: Workers,
+    subject: Subject,
+    samples: Sequence[Sample],
+    remedies: bool,
+    data: Sequence[list[torch.Tensor]],
+    folder: Path,
+    heard: Heard,
+) -> list[Outcome]:
+    """Have PyTorch's answers written down, by two processes if the model is not too large for that."""
+
+    def work(mine: Sequence[Sample]) -> Callable[[Heard], Answers]:
+        def prepare(tell: Heard) -> Answers:
+            settle(subject, remedies)
+            return answer(
+                subject, samples, mine, lambda s: sample_inputs(subject, s, data), folder / "answers", tell
+            )
+
+        return prepare
+
+    jobs = [workers.start(work(part), heard) for part in share_out(subject, samples)]
+    return [workers.wait(job) for job in jobs]
+
+
+def facts_of(captured: Captured) -> FileFacts:
+    """Return what the judge needs to know about a candidate."""
+    because = "a trace writes no guards down" if captured.guards is None else ""
+    return FileFacts(
+        captured.guards, captured.sampled_because or because, captured.one_sided, frozenset(captured.decided)
+    )
 
 
 def settle(subject: Subject, remedies: bool) -> None:

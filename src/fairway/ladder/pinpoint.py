@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from fairway.evidence.judge import sample_inputs
-from fairway.evidence.lattice import Sample, sample
 from fairway.findings import Finding
 from fairway.ladder.attempt import Workers
 from fairway.ladder.climb import Climb, Heard, Settings
@@ -17,6 +16,7 @@ from fairway.locate.locate import locate, smallest
 from fairway.locate.other_way import other_way
 from fairway.locate.parting import Side, parting
 from fairway.subject.dims import Point, show
+from fairway.subject.sample import Sample, sample
 from fairway.subject.subject import Subject
 
 SEEDS = (1, 2, 3)

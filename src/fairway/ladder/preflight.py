@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from fairway.errors import UserError, complain
-from fairway.evidence.gather import other_example
+from fairway.evidence.budget import affordable_point
+from fairway.evidence.sampling import other_example
 from fairway.findings import Finding, Where
 from fairway.ladder.diagnose import layer_sizes
+from fairway.ladder.state import ModelState, RunWatch
 from fairway.runtimes.eager import run_eager
-from fairway.runtimes.watch import Watch
 from fairway.subject.dims import Point, show
 from fairway.subject.outputs import described, left_out, name_outputs, output_leaves
 from fairway.subject.source import user_frame
@@ -44,10 +46,15 @@ class Preflight:
 
 
 def look(subject: Subject, remedies: bool) -> Preflight:
-    """Runs the model in PyTorch at the example and at the domain's corners. Nothing is exported yet."""
+    """Runs the model in PyTorch at the example, or at the smallest sizes if it is dear, and at a second example.
+
+    Nothing is exported yet.
+    """
     findings: list[Finding] = []
-    tensors = subject.make(subject.example, 1, "normal")
-    training = training_modules(subject.model) or _mode_sensitive(subject, tensors)
+    state = ModelState(subject.model)
+    point = affordable_point(subject)
+    tensors = subject.make(point, 1, "normal")
+    training = training_modules(subject.model) or _mode_sensitive(subject, tensors, state)
     if training:
         findings.append(_training_finding(subject.model, training))
     if remedies or not training:
@@ -62,16 +69,19 @@ def look(subject: Subject, remedies: bool) -> Preflight:
     except UserError as error:
         return Preflight((), (), (*findings, error.finding))
     except Exception as error:
-        return Preflight((), (), (*findings, _refusal(subject, error, subject.example)))
+        return Preflight((), (), (*findings, _refusal(subject, error, point)))
     names = name_outputs(leaves, subject.output_names)
     dtypes = tuple(str(leaf.value.dtype).removeprefix("torch.") for leaf in leaves)
     first = [leaf.value for leaf in leaves]
-    random, settled = _random(subject, tensors, first)
+    random, settled = _random(subject, tensors, first, state)
     findings += random
+    findings += fixed_by_the_call(subject)
     refused, others = _corners(subject, first)
     findings += refused
     if not any(f.severity == "error" for f in findings):
+        state = ModelState(subject.model)
         findings += _without_effect(subject, tensors, settled)
+        findings += _by_history(subject, tensors, settled, state)
     return Preflight(names, dtypes, tuple(findings), _differing(first, others) if others else ())
 
 
@@ -124,6 +134,35 @@ def _left_out(subject: Subject, answer: Any) -> list[Finding]:
     return [Finding("FW215", described(leaf)) for leaf in here.values()]
 
 
+def fixed_by_the_call(subject: Subject) -> list[Finding]:
+    """Say which numbers, flags and lengths of lists the call fixes: they are constants of the file."""
+    if not subject.is_call:
+        return []
+    fixed = [text for name, item in _arguments(subject) for text in _fixed(name, item)]
+    return [Finding("FW220", ", ".join(fixed))] if fixed else []
+
+
+def _arguments(subject: Subject) -> list[tuple[str, Any]]:
+    """Return the call's arguments by the names of forward's parameters, with a slot for each tensor."""
+    args, kwargs = subject.shape
+    try:
+        bound = inspect.signature(subject.model.forward).bind(*args, **kwargs).arguments
+    except TypeError:
+        return []
+    return list(bound.items())
+
+
+def _fixed(name: str, item: Any) -> list[str]:
+    if isinstance(item, bool | int | float | str):
+        return [f"{name}={item!r}"]
+    if isinstance(item, list | tuple):
+        length = [f"{name} of length {len(item)}"] if isinstance(item, list) else []
+        return length + [text for i, one in enumerate(item) for text in _fixed(f"{name}.{i}", one)]
+    if isinstance(item, Mapping):
+        return [text for key, one in item.items() for text in _fixed(f"{name}.{key}", one)]
+    return []
+
+
 def _differing(outputs: list[torch.Tensor], others: list[torch.Tensor]) -> tuple[tuple[bool, ...], ...]:
     """Which axes differ in size between the example and a second one."""
     return tuple(
@@ -144,8 +183,11 @@ def training_modules(model: torch.nn.Module) -> list[str]:
     return found
 
 
-def _mode_sensitive(subject: Subject, tensors: list[torch.Tensor]) -> list[str]:
-    """The root's name where the model answers otherwise in training mode, though none of its layers is known to."""
+def _mode_sensitive(subject: Subject, tensors: list[torch.Tensor], state: ModelState) -> list[str]:
+    """The root's name where the model answers otherwise in training mode, though none of its layers is known to.
+
+    Both runs start from the same state, since a model may change it.
+    """
     model = subject.model
     modes = {m: m.training for m in model.modules()}
     if not any(modes.values()):
@@ -153,6 +195,8 @@ def _mode_sensitive(subject: Subject, tensors: list[torch.Tensor]) -> list[str]:
     try:
         torch.manual_seed(13)
         as_found = run_eager(subject, tensors)
+        if state.find_changes():
+            state.restore()
         torch.manual_seed(13)
         settled = run_eager(subject, tensors) if model.eval() else []
     except Exception:
@@ -160,6 +204,8 @@ def _mode_sensitive(subject: Subject, tensors: list[torch.Tensor]) -> list[str]:
     finally:
         for module, mode in modes.items():
             module.training = mode
+        if state.find_changes():
+            state.restore()
     same = all(a.shape == b.shape and torch.equal(a, b) for a, b in zip(as_found, settled, strict=True))
     return [] if same else [type(model).__name__]
 
@@ -189,11 +235,12 @@ def _refusal(subject: Subject, error: Exception, point: Point) -> Finding:
 def _corners(subject: Subject, answer: list[torch.Tensor]) -> tuple[list[Finding], list[torch.Tensor]]:
     """PyTorch at the lowest corner and at a second example, with its answer there; the evidence goes to the highest.
 
-    Where both are the example itself, `answer` is what it said there.
+    `answer` is what it said at the point that was run before; that is not run again.
     """
     low, other = {d.name: d.sizes[0] for d in subject.domain.dims}, other_example(subject)
-    points = () if low == other == subject.example else (low, other) if low != other else (other,)
-    for point in points:
+    known = affordable_point(subject)
+    points = [point for point in (low, other) if point != known]
+    for point in points if low != other else points[:1]:
         try:
             answer = run_eager(subject, subject.make(point, 2, "normal"))
         except UserError as error:
@@ -205,45 +252,90 @@ def _corners(subject: Subject, answer: list[torch.Tensor]) -> tuple[list[Finding
     return [], answer
 
 
-class _Draws(Watch):  # type: ignore[no-untyped-call]  # torch's class is untyped
-    """Remembers the user's lines at which random numbers are drawn."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[Where] = []
-
-    def watch(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        if torch.Tag.nondeterministic_seeded in func.tags:
-            frames = [
-                Where(file=f.filename, line=f.lineno, function=f.name, source=f.line)
-                for f in traceback.extract_stack()
-            ]
-            frame = user_frame(frames)
-            if frame is not None:
-                self.lines.append(frame)
-        return func(*args, **kwargs)
-
-
 def _random(
-    subject: Subject, tensors: list[torch.Tensor], first: list[torch.Tensor]
+    subject: Subject, tensors: list[torch.Tensor], first: list[torch.Tensor], state: ModelState
 ) -> tuple[list[Finding], list[torch.Tensor]]:
     """Runs from several random states must agree to the bit; the answer they agree on.
 
-    A model may settle something on its first run: where the second differs, it is the third that counts.
+    A model may settle something on its first run: where the second differs, it is the third that counts. `state` is the
+    model's before the first run. What the runs changed in it is undone, unless the model settled it.
     """
-    draws = _Draws()
+    watch = RunWatch(state)
     answers = [first]
     for seed in (12, 11):
-        torch.manual_seed(seed)
-        with draws:
-            answers.append(run_eager(subject, tensors))
+        answers.append(_run_from(subject, tensors, seed, watch))
         index = _parting(*answers[-2:])
         if index is None:
-            return [], answers[-1]
-    where = draws.lines[0] if draws.lines else None
+            break
+    settled = len(answers) == 3 and index is None
+    changed = state.find_changes(containers=index is not None)
+    if changed and index is None:
+        index = _answer_by_history(subject, tensors, answers[-1])
+    elif changed and _is_random(subject, tensors, state, watch):
+        changed = []
+    if changed and (not settled or index is not None):
+        state.restore()
+    if index is None:
+        return [], answers[-1]
+    return [_state_finding(changed, watch, index) if changed else _random_finding(watch, index)], answers[-1]
+
+
+def _run_from(subject: Subject, tensors: list[torch.Tensor], seed: int, watch: RunWatch) -> list[torch.Tensor]:
+    torch.manual_seed(seed)
+    with watch.run(subject.model):
+        return run_eager(subject, tensors)
+
+
+def _answer_by_history(subject: Subject, tensors: list[torch.Tensor], answer: list[torch.Tensor]) -> int | None:
+    """The first output that differs once other inputs were seen in between; for a model that changes its state."""
+    try:
+        run_eager(subject, subject.make(affordable_point(subject), 4, "normal"))
+        return _parting(answer, run_eager(subject, tensors))
+    except Exception:
+        return None  # PyTorch refuses the values, which is reported elsewhere
+
+
+def _by_history(
+    subject: Subject, tensors: list[torch.Tensor], answer: list[torch.Tensor], state: ModelState
+) -> list[Finding]:
+    """Whether the runs on other inputs changed the model's state and, with it, the answer to the first ones.
+
+    An example of zeros may leave a state as it is that every other input changes.
+    """
+    changed = state.find_changes(containers=True)
+    if not changed:
+        return []
+    watch = RunWatch(state)
+    index = _parting(answer, _run_from(subject, tensors, 11, watch))
+    state.restore()
+    return [] if index is None else [_state_finding(changed, watch, index)]
+
+
+def _is_random(subject: Subject, tensors: list[torch.Tensor], state: ModelState, watch: RunWatch) -> bool:
+    """Whether two random states give two answers from one and the same state of the model."""
+    answers = []
+    for seed in (12, 11):
+        if not state.restore():
+            return bool(watch.draws)  # a parameter was changed, of which there is no copy
+        torch.manual_seed(seed)
+        answers.append(run_eager(subject, tensors))
+    return _parting(*answers) is not None
+
+
+def _random_finding(watch: RunWatch, index: int) -> Finding:
+    where = watch.draws[0] if watch.draws else None
     line = f", drawn at {where}" if where else ""
-    seen = f"output {index} differs between two runs on the same inputs{line}"
-    return [Finding("FW203", seen, where=where)], answers[-1]
+    return Finding("FW203", f"output {index} differs between two runs on the same inputs{line}", where=where)
+
+
+def _state_finding(changed: list[str], watch: RunWatch, index: int) -> Finding:
+    """Names what the model's code writes itself first."""
+    ranked = sorted(changed, key=lambda name: name not in watch.writes)
+    where = watch.writes.get(ranked[0])
+    shown = ", ".join(ranked[:3]) + (f" and {len(ranked) - 3} more" if len(ranked) > 3 else "")
+    line = f", written at {where}" if where else ""
+    seen = f"{shown} changes in forward{line}; output {index} differs between two runs on the same inputs"
+    return Finding("FW219", seen, where=where, data={"state": ranked})
 
 
 def _parting(one: list[torch.Tensor], other: list[torch.Tensor]) -> int | None:
@@ -255,13 +347,18 @@ def _parting(one: list[torch.Tensor], other: list[torch.Tensor]) -> int | None:
 
 
 def _without_effect(subject: Subject, tensors: list[torch.Tensor], answer: list[torch.Tensor]) -> list[Finding]:
-    """Each input is replaced by another legal one at two points; one that never changes any output has no effect."""
+    """Replace each input by another legal one at two points; one that never changes any output has no effect.
+
+    An input that could not be replaced, because its only legal values are those it has, is not reported.
+    """
     names = list(subject.input_names)
-    for point in (subject.example, other_example(subject)):
+    replaced: set[str] = set()
+    known = affordable_point(subject)
+    for point in (known, other_example(subject)):
         if not names:
             break
         base, before = tensors, answer
-        if point != subject.example:
+        if point != known:
             base = subject.make(point, 3, "normal")
             try:
                 before = run_eager(subject, base)
@@ -270,8 +367,9 @@ def _without_effect(subject: Subject, tensors: list[torch.Tensor], answer: list[
         for seed in (4, 5):
             other = subject.make(point, seed, "normal")
             kept = [subject.input_names.index(name) for name in names]
+            replaced.update(subject.input_names[i] for i in kept if not torch.equal(base[i], other[i]))
             names = [subject.input_names[i] for i in kept if not _changes(subject, base, other, i, before)]
-    return [Finding("FW204", f"{name!r}", data={"input": name}) for name in names]
+    return [Finding("FW204", f"{name!r}", data={"input": name}) for name in names if name in replaced]
 
 
 def _changes(

@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 
-from fairway.errors import complain
-from fairway.evidence.gather import subject_lattice
+from fairway.errors import UserError, complain
 from fairway.evidence.judge import Judge
+from fairway.evidence.sampling import subject_lattice
 from fairway.findings import Finding, Where
 from fairway.ladder.capture import case_for
 from fairway.ladder.plan import Step
 from fairway.remedies.catalogue import CATALOGUE
-from fairway.remedies.contract import Match, Refusal
+from fairway.remedies.contract import Case, Match, Refusal, Remedy
 from fairway.rewrite.find import Lines
 from fairway.runtimes.eager import run_eager, to_array
 from fairway.subject.subject import Subject
@@ -34,18 +34,22 @@ class Prescription:
 def prescribe(
     subject: Subject, step: Step, findings: Sequence[Finding], output_names: Sequence[str], loops: Lines
 ) -> Prescription:
-    """Asks every remedy whether its defect is here. Runs apart, since proofs run the model."""
+    """Ask every remedy whether its defect is here. Runs in a separate process, since proofs run the model.
+
+    A remedy that raises is refused with its error, and the others are not affected.
+    """
     case, _ = case_for(subject, step.route, findings, subject.example, 1)
     case.loops = loops
     case.output_names = tuple(output_names)
     asked = {n: r for n, r in CATALOGUE.items() if n != step.without and (step.rewrites or r.stage != "source")}
-    answers = {name: remedy.detect(case) for name, remedy in asked.items()}
+    answers = {name: _detect(remedy, case) for name, remedy in asked.items()}
     subject.model.eval()  # proofs are made as the file will be judged; remedies have seen the mode by now
     chosen: list[tuple[str, int]] = []
     refused: list[tuple[str, str, Where | None]] = []
     for name, answer in answers.items():
         if CATALOGUE[name].stage != "source":
             chosen += [(name, 0)] if isinstance(answer, Match) else []
+            refused += [(name, answer.reason, None)] if isinstance(answer, _Raised) else []
             continue
         place = answer.where[0] if answer.where else None
         number, reason = (None, answer.reason) if isinstance(answer, Refusal) else _first_proven(subject, answer)
@@ -56,14 +60,38 @@ def prescribe(
     return Prescription(tuple(chosen), tuple(refused))
 
 
+@dataclass(frozen=True)
+class _Raised(Refusal):
+    """The refusal of a remedy that raised an error when it looked at the model."""
+
+
+def _detect(remedy: Remedy, case: Case) -> Match | Refusal:
+    try:
+        return remedy.detect(case)
+    except Exception as error:  # a remedy reads foreign code, and may raise anything
+        return _Raised(f"looking for the defect failed: {describe_error(error)}")
+
+
 def _first_proven(subject: Subject, match: Match) -> tuple[int | None, str]:
     reason = "no rewrite was found"
     for number, rewrite in enumerate(match.data):
-        wrong = prove(subject, rewrite.install)
+        try:
+            wrong = prove(subject, rewrite.install)
+        except Exception as error:  # the proof runs the user's model, which may raise anything
+            reason = f"the {rewrite.strategy} rewrite could not be compared: {describe_error(error)}"
+            continue
         if wrong is None:
             return number, ""
         reason = f"the {rewrite.strategy} rewrite does not compute the same: {wrong}"
     return None, reason
+
+
+def describe_error(error: Exception) -> str:
+    """Return an error as one line: what was seen for a finding, else its kind and first line."""
+    if isinstance(error, UserError):
+        return error.finding.seen
+    first = str(error).splitlines()[0] if str(error) else ""
+    return f"{type(error).__name__}: {first}"
 
 
 def prove(subject: Subject, install: Callable[[], AbstractContextManager[Any]]) -> str | None:

@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import torch
@@ -20,7 +19,7 @@ from fairway.findings import Where
 from fairway.locate.digest import Digest, digest
 from fairway.runtimes.eager import run_eager, to_array
 from fairway.runtimes.watch import Watch
-from fairway.subject.source import is_foreign_library, is_users
+from fairway.subject.source import is_models
 from fairway.subject.subject import Subject
 
 
@@ -137,12 +136,6 @@ def listen(subject: Subject, tensors: Sequence[torch.Tensor], listener: Listener
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
     return listener
-
-
-@cache
-def is_models(file: str) -> bool:
-    """The user's own code, or a library's other than torch."""
-    return is_users(file) or is_foreign_library(file)
 
 
 def here() -> Where | None:

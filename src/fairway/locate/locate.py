@@ -13,7 +13,6 @@ import onnx
 import torch
 
 from fairway.evidence.judge import tidy
-from fairway.evidence.lattice import Sample
 from fairway.evidence.yardstick import Array
 from fairway.findings import Finding, Where
 from fairway.locate.blame import (
@@ -32,6 +31,7 @@ from fairway.locate.digest import Digest, digest
 from fairway.locate.listen import Listener, Made, listen
 from fairway.locate.replay import reads, replay
 from fairway.runtimes.eager import nudge, nudged, rounding, run_eager, to_array
+from fairway.subject.sample import Sample
 from fairway.subject.subject import Subject
 
 LEAST, MOST = 1e-6, 1e-3
@@ -110,7 +110,7 @@ def locate(
     `against` are files known to be right; values that one of them has under the same name decide.
     """
     proto, folder = onnx.load(path, load_external_data=False), str(Path(path).parent)
-    feeds = {name: np.ascontiguousarray(to_array(t)) for name, t in zip(subject.input_names, tensors, strict=True)}
+    feeds = {name: np.asarray(to_array(t), order="C") for name, t in zip(subject.input_names, tensors, strict=True)}
     heard = listen(subject, tensors)
     moved = _moved(subject, tensors, heard)
     expected = [digest(to_array(tensor)) for tensor in run_eager(subject, tensors)]

@@ -9,10 +9,10 @@ from itertools import zip_longest
 
 import torch
 
+from fairway.evidence.conditions import header_of, place_of
+from fairway.evidence.ways import Ways, ways_of
 from fairway.findings import Finding, Where
 from fairway.locate.listen import Listener, Made, listen
-from fairway.locate.parting import header_of, place_of
-from fairway.locate.ways import Ways, ways_of
 from fairway.runtimes.eager import as_exported, run_eager
 from fairway.subject.subject import Subject
 

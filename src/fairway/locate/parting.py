@@ -7,18 +7,17 @@ did. So these lines are the cause, whosever code they stand in.
 
 from __future__ import annotations
 
-import ast
-import linecache
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from fairway.findings import Finding, Where
-from fairway.locate.ways import Site, Span, Ways, position, ways_of
+from fairway.evidence.conditions import Header, header_of, place_of
+from fairway.evidence.ways import Site, Ways, position, ways_of
+from fairway.findings import Finding
 from fairway.runtimes.eager import run_eager
 from fairway.subject.subject import Subject
 
@@ -83,66 +82,6 @@ def _agreed(seen: Sequence[Seen]) -> Seen:
     return seen[0] if all(one == seen[0] for one in seen) else frozenset()
 
 
-@dataclass(frozen=True)
-class Header:
-    """What decides at a site: a branch, a `for`, a `while` or a list, its line, and its words."""
-
-    kind: str
-    line: int
-    text: str
-    asked: Span = (0, 0, 0, 0)
-    """Where the question stands."""
-    around: Span = (0, 0, 0, 0)
-    """The statement or expression that asks it, which Python takes for the place of a question that is but a name."""
-    single: bool = False
-    """Whether the question is one comparison or name, so that the jump's answer is that of the whole."""
-
-
-def header_of(site: Site) -> Header | None:
-    """None for jumps that are no question of the model's, such as those of `try` and `with`."""
-    file, span = site.code.co_filename, position(site)
-    if site.kind == "list":
-        return Header("list", span[0], "")
-    near = [one for one in _deciding(file) if span == one.around or _within(span, one.asked)]
-    return min(near, default=None, key=lambda one: (one.kind == "and", one.asked[1] - one.asked[0], one.asked[3]))
-
-
-@cache
-def _deciding(file: str) -> list[Header]:
-    """The expressions of a file on which its flow hangs."""
-    try:
-        tree = ast.parse(Path(file).read_text())
-    except (OSError, SyntaxError, UnicodeDecodeError):
-        return []
-    found: list[Header] = []
-    for node in ast.walk(tree):
-        match node:
-            case ast.If() | ast.IfExp() | ast.While():
-                test, loop = node.test, isinstance(node, ast.While)
-                kind, words = ("while", "while ") if loop else ("if", "")
-                single = not isinstance(test, ast.BoolOp | ast.UnaryOp)
-                text = f"{words}{ast.unparse(test)}"
-                found.append(Header(kind, node.lineno, text, _span(test), _span(node), single))
-            case ast.For():
-                words = f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}"
-                found.append(Header("for", node.lineno, words, _span(node.iter), _span(node)))
-            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-                for one in node.generators:
-                    words = f"for {ast.unparse(one.target)} in {ast.unparse(one.iter)}"
-                    found.append(Header("for", one.target.lineno, words, _span(one.iter), _span(node)))
-            case ast.BoolOp():
-                found.append(Header("and", node.lineno, ast.unparse(node), _span(node), _span(node)))
-    return found
-
-
-def _span(node: ast.expr | ast.stmt) -> Span:
-    return node.lineno, node.end_lineno or node.lineno, node.col_offset, node.end_col_offset or 0
-
-
-def _within(inner: Span, outer: Span) -> bool:
-    return (outer[0], outer[2]) <= (inner[0], inner[2]) and (inner[1], inner[3]) <= (outer[1], outer[3])
-
-
 def _finding(header: Header, site: Site, right: tuple[str, Seen], wrong: tuple[str, Seen]) -> Finding:
     where = place_of(site, header)
     say = partial(_say, header.kind, header.single and site.kind != "none")
@@ -150,12 +89,6 @@ def _finding(header: Header, site: Site, right: tuple[str, Seen], wrong: tuple[s
     if header.kind == "list":
         return Finding("FW217", f"the list {said}", where)
     return Finding("FW206" if header.kind in ("for", "while") else "FW207", f"`{header.text}` {said}", where)
-
-
-def place_of(site: Site, header: Header) -> Where:
-    file = site.code.co_filename
-    source = linecache.getline(file, header.line).strip() or None
-    return Where(file=file, line=header.line, function=site.code.co_qualname, source=source)
 
 
 def _either(seen: Seen) -> str:

@@ -88,7 +88,7 @@ def _checked(subject: Subject, function: Callable[[], Iterable[Any]]) -> Iterato
 
 
 def _as_sample(subject: Subject, tensors: list[torch.Tensor], whose: str) -> Sample:
-    sample = {n: np.ascontiguousarray(to_array(t)) for n, t in zip(subject.input_names, tensors, strict=True)}
+    sample = {n: np.asarray(to_array(t), order="C") for n, t in zip(subject.input_names, tensors, strict=True)}
     for name, value in sample.items():
         if value.size == 0:
             raise complain("FW702", f"{whose}: {name} has the shape {list(value.shape)}, which holds nothing")

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from fairway.errors import complain
-from fairway.evidence.gather import subject_lattice
 from fairway.evidence.judge import sample_inputs
+from fairway.evidence.sampling import subject_lattice
 from fairway.reduce.program import Program, Ref
 from fairway.reduce.record import record
 from fairway.reduce.replay import replay

@@ -180,7 +180,7 @@ def _off(ours: Array, theirs: Array) -> float:
 
 def _compare(session: Any, values: Sequence[torch.Tensor], wanted: Sequence[Any]) -> Seen | None:
     taken = {i.name for i in session.get_inputs()}
-    feeds = {f"x{i}": np.ascontiguousarray(to_array(v)) for i, v in enumerate(values) if f"x{i}" in taken}
+    feeds = {f"x{i}": np.asarray(to_array(v), order="C") for i, v in enumerate(values) if f"x{i}" in taken}
     try:
         got = session.run(None, feeds)
     except Exception as error:

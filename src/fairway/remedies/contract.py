@@ -49,6 +49,10 @@ class Case:
     """Changes to torch.export's program, made before it is translated."""
     loops: frozenset[tuple[str, int]] = frozenset()
     """Lines of loops in libraries' code that were seen to follow a size."""
+    both_ways: frozenset[tuple[str, int]] | None = None
+    """Lines of branches of which samples took both sides; None if no samples were run."""
+    decided: list[tuple[str, int]] = field(default_factory=list)
+    """Lines of branches on values that a remedy decided, as files and line numbers."""
     applying: str = ""
     """The remedy whose `apply` is being entered."""
     used: set[str] = field(default_factory=set)

@@ -7,13 +7,15 @@ found by running the model so: it must agree with itself, left alone, over the c
 A size that is known by value only, as of `mask.nonzero()`, is taken for a large one where `forward` asks whether it is
 zero, `if rows.numel() == 0: return x`; that way does nothing either when there are no rows.
 
-Refuses before a capture has failed at such a decision, under strict capture, and where neither way agrees.
+Refuses before a capture has failed at such a decision, under strict capture, if no sample takes both sides of a branch,
+and where neither way agrees.
 """
 
 from __future__ import annotations
 
 import itertools
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,6 +36,9 @@ MOST = 3
 """Decisions of which each is tried both ways by itself; more are tried all one way and all the other."""
 
 
+MOST_ANSWERS = 20_000
+"""Answers at one line after which it is a `while` that never ends if it is always answered so."""
+
 LARGE = 2**20
 """What an unknown size is taken for."""
 
@@ -44,6 +49,7 @@ class Deciding(TorchFunctionMode):
     def __init__(self, answers: Mapping[Site, bool] | None = None) -> None:
         super().__init__()
         self._answers = answers or {}
+        self._given: Counter[Site] = Counter()
         self.met: dict[Site, str] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
@@ -55,7 +61,12 @@ class Deciding(TorchFunctionMode):
             frame = frame.f_back
         site = (frame.f_code.co_filename, frame.f_lineno)
         self.met.setdefault(site, frame.f_code.co_qualname)
-        return self._answers[site] if site in self._answers else func(*args)
+        if site not in self._answers:
+            return func(*args)
+        self._given[site] += 1
+        if self._given[site] > MOST_ANSWERS:
+            raise RuntimeError(f"{Path(site[0]).name}:{site[1]}: taken always one way, this loop does not end")
+        return self._answers[site]
 
 
 @contextmanager
@@ -106,6 +117,11 @@ def detect(case: Case) -> Match | Refusal:
         return Refusal("strict capture reads a mode's own code as part of the model")
     with Deciding() as run, torch.no_grad():
         case.model(*case.args, **case.kwargs)
+    unseen = [site for site in run.met if case.both_ways is not None and site not in case.both_ways]
+    if unseen:
+        file, line = unseen[0]
+        place = Where(file=file, line=line, function=run.met[unseen[0]])
+        return Refusal("no sample takes both sides of this branch, so one side may not stand for both", (place,))
     ways: list[tuple[bool, ...]] = [(yes,) * len(run.met) for yes in ((True, False) if run.met else (True,))]
     if len(run.met) <= MOST:
         ways += [way for way in itertools.product((True, False), repeat=len(run.met)) if way not in ways]
@@ -116,6 +132,7 @@ def detect(case: Case) -> Match | Refusal:
 
 @contextmanager
 def apply(case: Case, match: Match) -> Applied:
+    case.decided += list(match.data[0].answers)
     with match.data[0].install():
         yield
 

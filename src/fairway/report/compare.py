@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fairway.findings.excuses import count_samples
 from fairway.report.story import RIGHT, WRONG, Story
 
 MOST = 300
@@ -64,8 +65,8 @@ def _shown(value: float | int | None, unit: str = "") -> str:
 
 
 def _samples(tested: Sequence[Sequence[Any]]) -> str:
-    legal = [one for one in tested if one[1] in (RIGHT, WRONG)]
-    return f"{sum(one[1] == RIGHT for one in legal)} of {len(legal)}" if legal else ""
+    legal = [(one[1] == RIGHT, str(one[7])) for one in tested if one[1] in (RIGHT, WRONG)]
+    return count_samples(legal, "") if legal else ""
 
 
 def _worst(evidence: dict[str, Any]) -> float | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairway.report.harmless import fields, name
-from fairway.report.story import ILLEGAL, RIGHT, WRONG, Story, tell
+from fairway.report.story import ILLEGAL, WRONG, Story, tell
 
 COLOURS = {"verified": "#17714a", "wrong": "#b3261e", "failed": "#b3261e"}
 DOUBT = "#855b00"
@@ -47,9 +47,7 @@ def _domain(story: Story) -> str:
     evidence = story["evidence"]
     if evidence is None:
         return dims
-    legal = [one for one in evidence["tested"] if one[1] != ILLEGAL]
-    right = sum(one[1] == RIGHT for one in legal)
-    return f"{dims}: {right} of {len(legal)} samples right ({evidence['level']}); {evidence['yardstick']}"
+    return f"{dims}: {evidence['samples']} ({evidence['level']}); {evidence['yardstick']}"
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fairway.findings.excuses import count_samples
 from fairway.report.harmless import fields, items, name, number, objects, place, text, whole
 
 Story = dict[str, Any]
@@ -98,6 +99,7 @@ def _evidence(evidence: Mapping[str, Any], dims: Sequence[str], example: Mapping
         ],
         "tested": tested,
         "counts": [sum(one[1] == state for one in tested) for state in (RIGHT, WRONG, ILLEGAL)],
+        "samples": count_samples([(one[1] == RIGHT, one[7]) for one in tested if one[1] != ILLEGAL]),
         "smallest": _point(evidence["smallest"], dims) if evidence.get("smallest") else None,
         "boundaries": [text(one) for one in items(evidence.get("boundaries"))],
         "sides": [[_point(end, dims) for end in pair] for pair in sides],
@@ -117,12 +119,14 @@ def _evidence(evidence: Mapping[str, Any], dims: Sequence[str], example: Mapping
 
 
 def _tested(one: Mapping[str, Any], dims: Sequence[str]) -> list[Any]:
-    """A row: sizes, state, ratio, ratios by output, kind of values, seed, note. There may be thousands."""
+    """A row: sizes, state, ratio, ratios by output, kind of values, seed, note, excuse. There may be thousands."""
     note = text(one.get("note"), 500)
     state = ILLEGAL if note.startswith("not legal") else RIGHT if one.get("right") is True else WRONG
     kind = "your data" if one.get("data") is not None else name(one.get("flavour"))
     ratios = [number(ratio) for ratio in items(one.get("ratios"))]
-    return [_point(one.get("point"), dims), state, number(one.get("ratio")), ratios, kind, whole(one.get("seed")), note]
+    excuse = text(one.get("excused"), 100) if state == RIGHT else ""
+    ratio, seed = number(one.get("ratio")), whole(one.get("seed"))
+    return [_point(one.get("point"), dims), state, ratio, ratios, kind, seed, note, excuse]
 
 
 def _rung(one: Mapping[str, Any]) -> dict[str, Any]:

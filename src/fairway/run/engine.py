@@ -50,7 +50,7 @@ def _cast(array: Array, value: Value) -> Array:
     made = array.astype(value.dtype)
     if not np.issubdtype(made.dtype, np.floating) and not np.array_equal(made, array):
         raise complain("FW113", f"{value.name}: the data holds numbers that are none of {value.dtype}")
-    return np.ascontiguousarray(made)
+    return np.asarray(made, order="C")
 
 
 class Engine:

@@ -1,24 +1,20 @@
-"""PyTorch itself: as it is, and in float64 for the truth."""
+"""PyTorch itself, as it is and moved by rounding errors."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
-from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves, tree_map  # seen to work in torch 2.9–2.13; no public counterpart
+from torch.utils._pytree import tree_leaves  # seen to work in torch 2.9–2.13; no public counterpart
 
 from fairway.evidence.yardstick import Array
-from fairway.runtimes import huge
 from fairway.runtimes.watch import Watch
 from fairway.subject.outputs import output_leaves
 from fairway.subject.subject import Subject
-from fairway.weights.mapped import let_go
 
 NARROW = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -51,101 +47,6 @@ def as_exported() -> Iterator[None]:
     finally:
         for flag, value in zip(flags, before, strict=True):
             setattr(torch.compiler, flag, value)
-
-
-def run_truth(subject: Subject, tensors: Sequence[torch.Tensor], piecewise: bool = False) -> list[torch.Tensor]:
-    """The model in float64 throughout, also where forward asks for float32 by name.
-
-    `piecewise` widens each weight where it is used, and for that long: slower, but never more than one at a time.
-    """
-    wide = _wide_default() if piecewise else widened(subject.model)
-    wary = _WidenWary() if piecewise else nullcontext()
-    with wide, torch.no_grad(), uncompiled(), wary, _Widen(piecewise):
-        args, kwargs = subject.call([t.double() if t.dtype in NARROW else t.clone() for t in tensors])
-        return [leaf.value for leaf in output_leaves(subject.model(*args, **kwargs))]
-
-
-class _Widen(Watch):  # type: ignore[no-untyped-call]  # torch's class is untyped
-    """Every narrow float that an operator is given or asked for becomes float64.
-
-    `piecewise`, a large one does so in parts where that can be; elsewhere, where it is huge, what was read of mapped
-    checkpoints is let go before.
-    """
-
-    def __init__(self, piecewise: bool) -> None:
-        super().__init__()
-        self._piecewise = piecewise
-
-    def watch(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor) and t.dtype in NARROW]
-        largest = max((t.nbytes for t in given), default=0)
-        if self._piecewise and largest >= huge.PART:
-            result = huge.in_parts(func, args, kwargs)
-            if result is not NotImplemented:
-                return result if func.is_view else tree_map(_wide, result)
-            if largest >= huge.HUGE:
-                let_go()
-        plain = _grouped if func is torch.ops.aten._grouped_mm.default else func
-        result = plain(*tree_map(_wide, args), **tree_map(_wide, kwargs))
-        return tree_map(_wide, result)
-
-
-class _WidenWary(TorchFunctionMode):
-    """Some functions compare their arguments' dtypes before any operator is called; theirs are widened here already."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func in _WARY:
-            args, kwargs = tree_map(_wide, (tuple(args), kwargs))
-        return func(*args, **kwargs)
-
-
-_WARY = (torch.conv1d, torch.conv2d, torch.conv3d, torch.bilinear, torch.prelu)
-
-
-def _grouped(
-    rows: torch.Tensor, weights: torch.Tensor, ends: torch.Tensor, bias: torch.Tensor | None = None, dtype: Any = None
-) -> torch.Tensor:
-    """torch's product of rows with one of several matrices each, which has no float64; `ends` are those of the groups.
-
-    As torch does, rows past the last group are left as they come out; here they are zero.
-    """
-    if rows.dim() != 2 or weights.dim() != 3 or bias is not None:
-        raise NotImplementedError("_grouped_mm in float64 is here for rows [n, k] and matrices [g, k, m] alone")
-    result = rows.new_zeros(rows.shape[0], weights.shape[2])
-    for weight, (start, end) in zip(weights, pairwise([0, *ends.tolist()]), strict=True):
-        result[start:end] = rows[start:end] @ weight
-    return result
-
-
-def _wide(item: Any) -> Any:
-    if isinstance(item, torch.Tensor):
-        return item.double() if item.dtype in NARROW else item
-    return torch.float64 if item in NARROW else item
-
-
-@contextmanager
-def _wide_default() -> Iterator[None]:
-    default = torch.get_default_dtype()
-    try:
-        torch.set_default_dtype(torch.float64)
-        yield
-    finally:
-        torch.set_default_dtype(default)
-
-
-@contextmanager
-def widened(model: torch.nn.Module) -> Iterator[None]:
-    """Parameters and buffers in float64 while inside; the very same tensors as before afterwards."""
-    kept = [(t, t.data) for t in (*model.parameters(), *model.buffers()) if t.dtype in NARROW]
-    try:
-        with _wide_default():
-            for tensor, data in kept:
-                tensor.data = data.double()
-            yield
-    finally:
-        for tensor, data in kept:
-            tensor.data = data
 
 
 _MOVES = ("_to_copy", "clone", "copy_", "embedding", "index_select", "index", "gather", "cat", "stack")

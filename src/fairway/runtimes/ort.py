@@ -28,9 +28,10 @@ class OrtSession:
 
     A `lean` session leaves weights where they lie in the file, mapped, and computes a little slower: none is packed or
     folded into a copy at load, and memory that is no longer used goes back at once, pages of the file among it.
+    `threads` are as many as PyTorch's by default; 0 stands for as many as there are cores.
     """
 
-    def __init__(self, path: str | Path, lean: bool = False) -> None:
+    def __init__(self, path: str | Path, lean: bool = False, threads: int | None = None) -> None:
         self._lean = lean
         options = onnxruntime.SessionOptions()
         if lean:
@@ -38,7 +39,7 @@ class OrtSession:
             options.enable_cpu_mem_arena = False
             options.enable_mem_pattern = False
         options.log_severity_level = 4
-        options.intra_op_num_threads = torch.get_num_threads()
+        options.intra_op_num_threads = torch.get_num_threads() if threads is None else threads
         options.inter_op_num_threads = 1
         self._session = onnxruntime.InferenceSession(
             str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=[*LEAN] if lean else None
@@ -52,7 +53,7 @@ class OrtSession:
         with _letting_go() if self._lean else nullcontext():
             if self._bfloat16:
                 return self._run_past_numpy(names, tensors)
-            feeds = {name: np.ascontiguousarray(to_array(tensor)) for name, tensor in zip(names, tensors, strict=True)}
+            feeds = {name: np.asarray(to_array(tensor), order="C") for name, tensor in zip(names, tensors, strict=True)}
             return list(self._session.run(None, feeds))
 
     def _run_past_numpy(self, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> list[Array]:

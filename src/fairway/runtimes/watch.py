@@ -22,8 +22,12 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's clas
         """Each kind of watch says what it does here; there is nothing that all of them do."""
         raise NotImplementedError
 
+    def prepare(self, func: HigherOrderOperator) -> None:
+        """Called before `torch.cond` and its like run. Does nothing by default."""
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if isinstance(func, HigherOrderOperator):
+            self.prepare(func)
             return func(*map(self._inside, args), **(kwargs or {}))
         return self.watch(func, args, kwargs or {})
 

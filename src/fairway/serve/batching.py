@@ -1,7 +1,7 @@
 """Requests of several clients in one batch: whoever waits while the workers are busy goes along with the next batch.
 
 Nobody waits for company: a free worker takes what is there at once. A batch never exceeds the verified bound, and
-requests go together only where the canary showed that no sample's answer hangs on its neighbours.
+requests go together only if the record shows that rows are independent of each other.
 """
 
 from __future__ import annotations

@@ -2,13 +2,14 @@
 
 The inputs are drawn by the record's seed, at its sizes, and the answers must be those that the file gave when it was
 judged. A record without them, an older one, has its inputs drawn too, and the answers must have the names, dtypes and
-sizes that the file declares. Then the same samples are sent alone and together: only a model whose answers do not hang
-on their neighbours is given requests of several clients in one batch.
+sizes that the file declares. Requests of several clients go into one batch only if the record shows that rows are
+independent; on this machine too, a sample is then sent alone, before and after another one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ import numpy as np
 from fairway.errors import complain
 from fairway.recall import Stored
 from fairway.serve.batching import Batching
+from fairway.serve.merging import plan_batching
 from fairway.serve.signature import Signature
+from fairway.subject.batch import smallest_batch
 from fairway.subject.canary import APART, SEED, Array, Feeds, draw, unlike
 from fairway.subject.dims import Point, show
 from fairway.subject.onnx_file import Value
@@ -37,30 +40,44 @@ async def examine(ask: Ask, signature: Signature, stored: Stored | None, cap: in
         why = unlike(one, answers[name]) if name in answers else "is no output of the file"
         if why is not None:
             raise complain("FW815", f"at {show(point)} the canary was answered wrongly: {name} {why}")
-    dim = signature.domain.get(signature.batch or "")
-    if dim is None:
-        return Batching(1, {}, "no verified bound says how many samples it takes")
-    unit = max(1, -(-dim.low // dim.multiple)) * dim.multiple
-    limit = min(dim.high, cap or dim.high) // dim.multiple * dim.multiple
-    if 2 * unit > limit:
-        return Batching(limit, {}, f"it was verified for {dim} only" if cap is None else "batches are capped")
+    batching = plan_batching(signature, stored, cap)
+    if batching.why_not is not None:
+        return batching
     assert signature.batch is not None
-    point = {**point, signature.batch: unit}
-    one, other = draw(signature.inputs, point, SEED + 1), draw(signature.inputs, point, SEED + 2, FAR)
-    both = {name: np.concatenate([one[name], other[name]], axis) for name, axis in signature.axes.items()}
-    small = await _answers(ask, signature, one, point)
-    large = await _answers(ask, signature, both, {**point, signature.batch: 2 * unit})
-    axes = {}
-    for name in answers:
-        grown = [n for n, (a, b) in enumerate(zip(small[name].shape, large[name].shape, strict=True)) if a != b]
-        if len(grown) != 1 or small[name].shape[grown[0]] != unit or large[name].shape[grown[0]] != 2 * unit:
-            return Batching(limit, {}, f"the output {name} has not one answer for each sample")
-        axes[name] = grown[0]
-    for name, axis in axes.items():
-        why = _moved(small[name], np.take(large[name], range(unit), axis))
-        if why is not None:
-            return Batching(limit, {}, f"the output {name} hangs on the neighbours in a batch: {why}")
-    return Batching(limit, axes)
+    unit = smallest_batch(signature.domain[signature.batch])
+    return await _confirm(ask, signature, {**point, signature.batch: unit}, batching)
+
+
+async def _confirm(ask: Ask, signature: Signature, point: Point, batching: Batching) -> Batching:
+    """Sends a sample alone, before and after a far neighbor; where the outputs have the samples comes back."""
+    assert signature.batch is not None
+    unit = point[signature.batch]
+    pair = [draw(signature.inputs, point, SEED + 1), draw(signature.inputs, point, SEED + 2, FAR)]
+    alone = await _answers(ask, signature, pair[0], point)
+    for order in ((0, 1), (1, 0)):
+        parts = [pair[number] for number in order]
+        both = {name: np.concatenate([p[name] for p in parts], axis) for name, axis in signature.axes.items()}
+        large = await _answers(ask, signature, both, {**point, signature.batch: 2 * unit})
+        axes = {}
+        for value in signature.outputs:
+            name = value.name
+            grown = _grown(alone[name], large[name], unit)
+            if grown is None:
+                return Batching(batching.limit, {}, f"the output {name} does not have one row for each sample")
+            axes[name] = grown
+            why = _moved(alone[name], np.split(large[name], 2, grown)[order.index(0)])
+            if why is not None:
+                return Batching(batching.limit, {}, f"rows depend on each other: the output {name}: {why}")
+    return replace(batching, axes=axes)
+
+
+def _grown(small: Array, large: Array, unit: int) -> int | None:
+    """The axis that has twice as many entries in the larger answer; None where it is not the only difference."""
+    if small.ndim != large.ndim:
+        return None
+    grown = [axis for axis in range(small.ndim) if small.shape[axis] != large.shape[axis]]
+    sizes = [(small.shape[axis], large.shape[axis]) for axis in grown]
+    return grown[0] if sizes == [(unit, 2 * unit)] else None
 
 
 def example(signature: Signature, stored: Stored | None) -> dict[str, int]:
@@ -132,5 +149,5 @@ def _moved(alone: Array, among: Array) -> str | None:
 def describe(batching: Batching, signature: Signature, point: Mapping[str, int]) -> str:
     """One line for whoever starts the server."""
     if batching.why_not is not None:
-        return f"answers at {show(point)}; requests are not put together: {batching.why_not}"
+        return f"answers at {show(point)}; requests run one by one: {batching.why_not}"
     return f"answers at {show(point)}; batches of up to {batching.limit} along {signature.batch}"

@@ -140,6 +140,8 @@ class Shelf:
         for one in leaving:
             live.pop(one.version, None)
         live[fetched.version] = served
+        if served.batching.why_not is not None:
+            _log.info("%s %s: requests run one by one: %s", served.name, served.version, served.batching.why_not)
         for one in leaving:
             self._let_go(one)
         return served

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -13,6 +13,7 @@ import numpy as np
 from fairway.errors import UserError, complain
 from fairway.recall import Stored
 from fairway.serve.tensors import DATATYPES, Array, refuse
+from fairway.subject.batch import find_batch_axes, find_batch_dim
 from fairway.subject.dims import Dim, Point, Size, parse_size
 from fairway.subject.onnx_file import Header, Value
 from fairway.subject.spec import TensorSpec, parse_input
@@ -26,7 +27,9 @@ class Signature:
     outputs: tuple[Value, ...]
     domain: Mapping[str, Dim]
     strict: bool
-    """False where whoever serves it said --unverified: then sizes and values beyond the domain go through."""
+    """False with --unverified: then sizes and values outside the domain go through."""
+    drawn: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Ends of the values that an input was drawn from, if its values are not declared."""
 
     def fit(self, given: Mapping[str, Array]) -> dict[str, int]:
         """The sizes of a request, dim by dim; FW812 where it does not fit the file, FW813 where nobody verified it."""
@@ -52,6 +55,7 @@ class Signature:
             self._check_domain(point)
             for spec in self.inputs:
                 check_values(spec, given[spec.name], point)
+                self._check_drawn(spec, given[spec.name])
         return point
 
     def _check_sizes(self, given: Mapping[str, Array], point: Point) -> None:
@@ -71,19 +75,24 @@ class Signature:
                 multiple=dim.multiple,
             )  # fmt: skip
 
+    def _check_drawn(self, spec: TensorSpec, array: Array) -> None:
+        """Refuse values outside those that the file was verified with."""
+        if spec.name not in self.drawn or not array.size or array.dtype.kind not in "fiu":
+            return
+        low, high = self.drawn[spec.name]
+        least, most = float(array.min()), float(array.max())
+        if least < low or most > high:
+            _outside(spec, f"it holds {least if least < low else most:g}; verified is {low:g}..{high:g}")
+
     @cached_property
     def batch(self) -> str | None:
-        """The dim that counts samples: the first of every input, or at least one axis of each and nowhere in a sum."""
-        if not self.inputs or not all(spec.shape for spec in self.inputs):
-            return None
-        name = self.inputs[0].shape[0].text
-        alone = all([s.text for s in spec.shape if name in s.names] == [name] for spec in self.inputs)
-        return name if alone and name in self.inputs[0].shape[0].names else None
+        """The dim that counts samples, by the rule that the judge uses too."""
+        return find_batch_dim(self.inputs)
 
     @cached_property
     def axes(self) -> dict[str, int]:
         """Where each input has the batch."""
-        return {spec.name: [size.text for size in spec.shape].index(self.batch or "") for spec in self.inputs}
+        return find_batch_axes(self.inputs, self.batch or "")
 
     def refuse_batch(self, rows: int, why: str) -> NoReturn:
         """A batch beyond the bound that cannot be split."""
@@ -105,7 +114,21 @@ def read_signature(header: Header, stored: Stored | None, unverified: bool) -> S
     domain = {
         name: Dim(name, dim["low"], dim["high"], max(dim["multiple"], 1)) for name, dim in told.items() if name in names
     }
-    return Signature(specs, header.outputs, domain, not unverified)
+    return Signature(specs, header.outputs, domain, not unverified, _drawn(stored))
+
+
+def _drawn(stored: Stored | None) -> dict[str, tuple[float, float]]:
+    """Return the ends of undeclared values from a record. A record comes from elsewhere, so each field is checked."""
+    evidence = None if stored is None else stored.whole.get("evidence")
+    rows = evidence.get("values") if isinstance(evidence, dict) else None
+    ends: dict[str, tuple[float, float]] = {}
+    for row in rows if isinstance(rows, list) else ():
+        if not isinstance(row, dict):
+            continue
+        name, low, high = row.get("name"), row.get("low"), row.get("high")
+        if isinstance(name, str) and isinstance(low, int | float) and isinstance(high, int | float):
+            ends[name] = (float(low), float(high))
+    return ends
 
 
 def _recorded(header: Header, stored: Stored | None) -> tuple[TensorSpec, ...] | None:
@@ -114,7 +137,7 @@ def _recorded(header: Header, stored: Stored | None) -> tuple[TensorSpec, ...] |
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
         return None
     with contextlib.suppress(UserError):
-        specs = tuple(map(parse_input, lines))
+        specs = tuple(parse_input(line).in_file for line in lines)
         ours = {spec.name: (spec.dtype, len(spec.shape)) for spec in specs}
         theirs = {v.name: (v.dtype, None if v.shape is None else len(v.shape)) for v in header.inputs}
         if ours.keys() == theirs.keys() and all(

@@ -54,7 +54,7 @@ def _tensor(spec: TensorSpec, point: Point, generator: np.random.RandomState, sc
         low = int(values.low or 0)
         high = values.below or (int(values.high) + 1 if values.high is not None else BELOW)
         made = generator.randint(low, high, shape, np.int64)
-    return np.ascontiguousarray(np.asarray(made).astype(spec.dtype))
+    return np.asarray(made, spec.dtype, order="C")
 
 
 def note(specs: Sequence[TensorSpec], point: Point, run: Callable[[Feeds], Mapping[str, Array]]) -> dict[str, Any]:

@@ -16,13 +16,14 @@ from fairway.findings import Where
 from fairway.subject.declare import declare, read_annotations
 from fairway.subject.dims import Point, build_domain
 from fairway.subject.example import choose_example, read_sizes
+from fairway.subject.ranges import ValueRange, draw_inputs, first_range
 from fairway.subject.source import user_frame
 from fairway.subject.spec import TensorSpec, parse_input
 from fairway.subject.tree import Leaf, Slot, flatten, template
-from fairway.subject.values import FLAVOURS, Flavour, make_tensor, resemble
+from fairway.subject.values import FLAVOURS, Flavour
 
-Maker = Callable[[Point, int, Flavour], list[torch.Tensor]]
-"""Legal input tensors at a point, in the spec's order, by seed and flavour."""
+Maker = Callable[[Point, int, Flavour, Sequence[ValueRange]], list[torch.Tensor]]
+"""Legal input tensors at a point, in the spec's order, by seed and flavour, drawn from one range of values each."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,10 @@ class Plan:
     bounds: dict[str, tuple[int, int]] = field(default_factory=dict)
     seen: dict[str, int] = field(default_factory=dict)
     """The example tensors' own sizes."""
+    ranges: tuple[ValueRange, ...] = ()
+    """What each input is drawn from; empty if a function makes the inputs."""
+    is_call: bool = False
+    """Whether the structure is that of a call the user wrote, rather than that of spec lines."""
 
 
 def is_spec_list(inputs: Any) -> bool:
@@ -75,11 +80,10 @@ def from_lines(model: torch.nn.Module, lines: list[str | TensorSpec]) -> Plan:
     shape = _lists(kwargs)
     first = [shape.pop(n) for n in by_place]
 
-    def make(point: Point, seed: int, flavour: Flavour) -> list[torch.Tensor]:
-        generator = torch.Generator().manual_seed(seed)
-        return [make_tensor(item, point, generator, flavour) for item in spec]
+    def make(point: Point, seed: int, flavour: Flavour, ranges: Sequence[ValueRange]) -> list[torch.Tensor]:
+        return draw_inputs(spec, ranges, [None] * len(spec), point, seed, flavour)
 
-    return Plan(spec, ((*first, *args), shape), make, FLAVOURS)
+    return Plan(spec, ((*first, *args), shape), make, FLAVOURS, ranges=tuple(map(first_range, spec)))
 
 
 def _refuse_clash(name: str, earlier: Sequence[str]) -> None:
@@ -184,13 +188,15 @@ def _reader(
 def from_examples(model: torch.nn.Module, inputs: Any, dims: Any) -> Plan:
     spec, shape, bounds, seen, tensors = _reader(model, inputs, dims)
 
-    def make(point: Point, seed: int, flavour: Flavour) -> list[torch.Tensor]:
-        generator = torch.Generator().manual_seed(seed)
-        if seed <= 1 and all(point.get(k) == v for k, v in seen.items()) and flavour == "normal":
-            return [t.detach().clone() for t in tensors]
-        return [resemble(t.detach(), s.sizes(point), generator, flavour) for t, s in zip(tensors, spec, strict=True)]
+    examples = [tensor.detach() for tensor in tensors]
 
-    return Plan(spec, shape, make, ("normal", "least", "most", "mixed"), bounds, seen)
+    def make(point: Point, seed: int, flavour: Flavour, ranges: Sequence[ValueRange]) -> list[torch.Tensor]:
+        if seed <= 1 and all(point.get(k) == v for k, v in seen.items()) and flavour == "normal":
+            return [tensor.clone() for tensor in examples]
+        return draw_inputs(spec, ranges, examples, point, seed, flavour)
+
+    ranges = tuple(first_range(s, t) for s, t in zip(spec, examples, strict=True))
+    return Plan(spec, shape, make, FLAVOURS, bounds, seen, ranges, is_call=True)
 
 
 def from_function(
@@ -210,13 +216,13 @@ def from_function(
     _refuse_unbounded(n for n in dict.fromkeys(n for s in spec for n in s.dims) if n not in names)
     _check_made(spec, tensors, point, 0)
 
-    def make(point: Point, seed: int, flavour: Flavour) -> list[torch.Tensor]:
+    def make(point: Point, seed: int, flavour: Flavour, ranges: Sequence[ValueRange]) -> list[torch.Tensor]:
         _, named = _bind(model, _asked(function, point, seed))
         tensors = [leaf.value for leaf in _leaves(named)]
         _check_made(spec, tensors, point, seed)
         return tensors
 
-    return Plan(spec, shape, make, ("normal",), own)
+    return Plan(spec, shape, make, ("normal",), own, is_call=True)
 
 
 def _required(function: Callable[..., Any]) -> list[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairway.errors import complain
+from fairway.findings import Finding
 from fairway.subject.onnx_asks import check_asks, promised, text
 from fairway.subject.room import amount, is_regular, room
 
@@ -139,8 +141,8 @@ def check_signature(header: Header, subject: Subject) -> None:
         takes, declared = ", ".join(theirs) or "nothing", ", ".join(subject.input_names)
         raise complain("FW411", f"the file takes {takes}; declared are {declared}{_renamed(header, subject)}")
     for spec in subject.spec:
-        value = theirs[spec.name]
-        if value.dtype != spec.dtype or (value.shape is not None and len(value.shape) != len(spec.shape)):
+        value, ours = theirs[spec.name], spec.in_file
+        if value.dtype != ours.dtype or (value.shape is not None and len(value.shape) != len(ours.shape)):
             raise complain("FW411", f"the file has {value}; declared is {spec}")
 
 
@@ -163,4 +165,14 @@ def dims_fixed(header: Header, subject: Subject) -> list[str]:
             shape = theirs[spec.name].shape
             if size.names and shape is not None and isinstance(shape[axis], int):
                 found.append(f"{spec.name} axis {axis} ({size}) is fixed at {shape[axis]}")
+    return found
+
+
+def fixed_outputs(header: Header, output_axes: Sequence[tuple[bool, ...]]) -> list[Finding]:
+    """Outputs declared with a fixed size on an axis that varies; runtimes that believe declarations stumble there."""
+    found = []
+    for value, axes in zip(header.outputs, output_axes, strict=False):
+        for axis, (declared, varies) in enumerate(zip(value.shape or (), axes, strict=False)):
+            if varies and isinstance(declared, int):
+                found.append(Finding("FW315", f"{value.name} axis {axis} is declared {declared}, but varies"))
     return found

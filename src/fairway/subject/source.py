@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import linecache
 import sysconfig
+import traceback
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from fairway.findings import Where
@@ -27,6 +29,12 @@ def is_foreign_library(file: str) -> bool:
     return "site-packages" in file and "/torch/" not in file and "/onnxscript/" not in file and "/onnx_ir/" not in file
 
 
+@cache
+def is_models(file: str) -> bool:
+    """The user's own code, or a library's other than torch."""
+    return is_users(file) or is_foreign_library(file)
+
+
 def user_frame(frames: Sequence[Where]) -> Where | None:
     """The innermost frame in the user's code, else in a library that is not the exporter."""
     for owned in (is_users, is_foreign_library):
@@ -35,3 +43,9 @@ def user_frame(frames: Sequence[Where]) -> Where | None:
                 text = frame.source or linecache.getline(frame.file, frame.line or 0).strip()
                 return replace(frame, source=text or None)
     return None
+
+
+def running_line() -> Where | None:
+    """The user's line that is being run."""
+    stack = traceback.extract_stack()
+    return user_frame([Where(file=f.filename, line=f.lineno, function=f.name, source=f.line) for f in stack])

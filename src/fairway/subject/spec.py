@@ -6,7 +6,7 @@ Integers are fixed, names vary. A line that does not parse is answered with a ca
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import NoReturn
 
@@ -60,6 +60,13 @@ class TensorSpec:
     @property
     def dims(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name for size in self.shape for name in size.names))
+
+    @property
+    def in_file(self) -> TensorSpec:
+        """The same input as an ONNX file declares it: complex numbers are pairs of floats on one more axis."""
+        if self.dtype != "complex64":
+            return self
+        return replace(self, dtype="float32", shape=(*self.shape, parse_size("2")))
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]{self.values}"

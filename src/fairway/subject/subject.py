@@ -17,8 +17,10 @@ from fairway.errors import complain
 from fairway.subject.dims import MOST_NAMES, Domain, Point, Size, build_domain, show
 from fairway.subject.example import choose_example
 from fairway.subject.inputs import Maker, from_examples, from_function, from_lines, is_spec_list
+from fairway.subject.ranges import ValueRange
 from fairway.subject.room import amount, room
 from fairway.subject.spec import TensorSpec
+from fairway.subject.study import Study
 from fairway.subject.tree import fill
 from fairway.subject.values import Flavour
 
@@ -33,7 +35,7 @@ class Subject:
     domain: Domain
     shape: Any
     """The template of (args, kwargs): fill its slots with tensors in the spec's order."""
-    make: Maker
+    maker: Maker
     flavours: tuple[Flavour, ...]
     """The flavours that `make` knows; a user's own function knows seeds only."""
     example: Point
@@ -47,6 +49,20 @@ class Subject:
     """Gives samples to quantise with, one after another."""
     metric: Callable[[Any], float] | None = None
     """How good a model's answers are, larger for better; it is given a function from inputs to outputs."""
+
+    is_call: bool = False
+    """Whether the structure of the inputs is that of a call the user wrote, rather than that of spec lines."""
+    study: Study = field(default_factory=Study)
+    """What was learned about the model by running it."""
+
+    @property
+    def ranges(self) -> tuple[ValueRange, ...]:
+        """What each input is drawn from; empty if a function makes the inputs."""
+        return self.study.ranges
+
+    def make(self, point: Point, seed: int, flavour: Flavour) -> list[torch.Tensor]:
+        """Return legal inputs at a point, by seed and flavour."""
+        return self.maker(point, seed, flavour, self.ranges)
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -118,13 +134,15 @@ def build_subject(
         spec=spec,
         domain=domain,
         shape=plan.shape,
-        make=plan.make,
+        maker=plan.make,
         flavours=plan.flavours,
         example=choose_example(domain, spec, wanted),
         given=plan.seen or None,
         output_names=None if output_names is None else tuple(output_names),
         patches=dict(patches or {}),
         translations=check_translations(translations),
+        is_call=plan.is_call,
+        study=Study(plan.ranges),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
@@ -9,14 +10,27 @@ import torch
 from fairway.subject.dims import Point
 from fairway.subject.spec import TensorSpec
 
-Flavour = Literal["normal", "zeros", "large", "least", "most", "same", "mixed"]
-FLAVOURS: tuple[Flavour, ...] = ("normal", "zeros", "large", "least", "most", "same", "mixed")
-"""`normal` draws by seed; the others are edges: all zero, large numbers, and the ends of the legal values. In `same`
-all whole numbers, or all lengths, are one legal value, and seeds count through them from both ends inwards; floats are
-drawn. In `mixed` some rows and some elements are at an edge and the others are ordinary."""
+Flavour = Literal["normal", "zeros", "large", "least", "most", "same", "log", "halves", "equal", "mixed"]
+FLAVOURS: tuple[Flavour, ...] = (
+    "normal", "zeros", "large", "least", "most", "same", "log", "halves", "equal", "mixed",
+)  # fmt: skip
+"""`normal` draws by seed. `zeros`, `large`, `least` and `most` are edges: all zero, large numbers, and the ends of the
+legal values. In `same` all whole numbers, or all lengths, are one legal value, and seeds count through them from both
+ends inwards; floats are drawn. In `log` each row has its own magnitude, from 1e-6 to 1e6. In `halves` floats are
+multiples of 0.5. In `equal` all rows are the same, and so are inputs of one shape and dtype. In `mixed` some rows and
+some elements are at an edge and the others are ordinary."""
+
+_MIXED_LAYERS: tuple[Flavour, ...] = ("normal", "zeros", "large", "least", "most", "same", "log")
 
 UNDECLARED_BELOW = 10
-"""Whole numbers without a declared limit are drawn from 0..9."""
+"""Whole numbers without a declared limit are usually drawn from 0..9."""
+
+LOG_DECADES = 6
+"""In `log` values, powers of ten to either side of 1."""
+HALF_LOG_DECADES = 4
+"""The same upwards for float16, which ends at 65504."""
+HALVES_RANGE = 4
+"""In `halves` values, the largest magnitude without declared ends."""
 
 LARGE = 30.0
 NEAR = 0.9
@@ -29,11 +43,21 @@ ROWS_AT_EDGE, ELEMENTS_AT_EDGE = 0.5, 0.15
 """In `mixed` values: the share of rows that are at an edge throughout, and of elements besides."""
 
 
-def make_tensor(spec: TensorSpec, point: Point, generator: torch.Generator, flavour: Flavour) -> torch.Tensor:
-    """A legal tensor for `spec` at `point`, reproducible from the generator's state."""
+def make_tensor(
+    spec: TensorSpec,
+    point: Point,
+    generator: torch.Generator,
+    flavour: Flavour,
+    usual: tuple[int, int] | None = None,
+) -> torch.Tensor:
+    """Return a legal tensor for `spec` at `point`, reproducible from the generator's state.
+
+    `usual` are the ends of what whole numbers are drawn from in all flavours but `log` and `large`.
+    """
     shape = spec.sizes(point)
     if flavour == "mixed":
-        return _mix([make_tensor(spec, point, generator, one) for one in FLAVOURS[:-1]], generator, _indivisible(spec))
+        layers = [make_tensor(spec, point, generator, one, usual) for one in _MIXED_LAYERS]
+        return _mix(layers, generator, _indivisible(spec))
     dtype = getattr(torch, spec.dtype)
     if spec.values.mask:
         return _mask(spec.values.mask, shape, generator, flavour).to(dtype)
@@ -55,28 +79,86 @@ def make_tensor(spec: TensorSpec, point: Point, generator: torch.Generator, flav
         high = int(spec.values.high)
     else:
         high = UNDECLARED_BELOW - 1
+    if flavour == "log":
+        return _log_whole(shape, low, high, generator).to(dtype)
+    if flavour == "large":
+        ends = torch.where(torch.rand(shape, generator=generator) < 0.5, low, high)
+        inner = _log_whole(shape, low, high, generator)
+        return torch.where(torch.rand(shape, generator=generator) < 0.25, ends, inner).to(dtype)
+    low, high = (low, high) if usual is None else usual
     return _whole(shape, low, high, generator, flavour).to(dtype)
 
 
 def _real(
     spec: TensorSpec, shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator, flavour: Flavour
 ) -> torch.Tensor:
+    if dtype.is_complex:
+        return _complex(spec, shape, dtype, generator, flavour)
     low, high = spec.values.low, spec.values.high
     if low is not None and high is not None:
         if flavour in ("least", "most"):
             return torch.full(shape, low if flavour == "least" else high, dtype=dtype)
         if flavour == "zeros" and low <= 0 <= high:
             return torch.zeros(shape, dtype=dtype)
+        if flavour == "log":
+            largest = max(abs(low), abs(high))
+            return (largest * _log_rows(shape, generator, -2 * LOG_DECADES, 0)).clamp(low, high).to(dtype)
+        if flavour == "halves":
+            drawn = (
+                torch.randint(
+                    math.ceil(2 * low), max(math.floor(2 * high), math.ceil(2 * low)) + 1, shape, generator=generator
+                )
+                / 2
+            )
+            return drawn.clamp(low, high).to(dtype)
         return (low + (high - low) * torch.rand(shape, generator=generator)).to(dtype)
     if flavour == "zeros":
         return torch.zeros(shape, dtype=dtype)
-    if flavour in ("least", "most") and not dtype.is_complex:
+    if flavour in ("least", "most"):
         far = LARGE * (NEAR + (1 - NEAR) * torch.rand(shape, generator=generator))
         return (far if flavour == "most" else -far).to(dtype)
-    drawn = torch.randn(shape, generator=generator, dtype=torch.complex64 if dtype.is_complex else torch.float32)
+    if flavour == "log":
+        most = HALF_LOG_DECADES if dtype == torch.float16 else LOG_DECADES
+        return _log_rows(shape, generator, -LOG_DECADES, most).to(dtype)
+    if flavour == "halves":
+        # Halves of what a model multiplies by 4 or by 16 before it rounds are finer.
+        parts = (2, 2, 8, 2, 2, 32, 2, 8)[generator.initial_seed() % 8]
+        most = parts * HALVES_RANGE
+        return (torch.randint(-most, most + 1, shape, generator=generator) / parts).to(dtype)
+    drawn = torch.randn(shape, generator=generator)
     if flavour == "large":
         drawn = _spread_far(drawn * LARGE, generator)
     return drawn.to(dtype)
+
+
+def _complex(
+    spec: TensorSpec, shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator, flavour: Flavour
+) -> torch.Tensor:
+    """Return complex numbers: both parts as real ones are drawn, but for `log`, whose rows keep one magnitude."""
+    real = _real(spec, shape, torch.float32, generator, flavour)
+    if flavour == "log":
+        return torch.polar(real.abs(), 2 * math.pi * torch.rand(shape, generator=generator)).to(dtype)
+    return torch.complex(real, _real(spec, shape, torch.float32, generator, flavour)).to(dtype)
+
+
+def _log_rows(shape: tuple[int, ...], generator: torch.Generator, low: int, high: int) -> torch.Tensor:
+    """Return values near ±1 times one power of ten for each row. The first row's power goes by the seed."""
+    rows = (*shape[:-1], 1) if shape else ()
+    power = torch.randint(low, high + 1, rows, generator=generator).double()
+    if power.numel():
+        power.view(-1)[0] = low + generator.initial_seed() % (high - low + 1)
+    drawn = 0.5 + torch.rand(shape, generator=generator, dtype=torch.float64)
+    sign = torch.where(torch.rand(shape, generator=generator) < 0.5, -1.0, 1.0)
+    return drawn * sign * 10**power
+
+
+def _log_whole(shape: tuple[int, ...], low: int, high: int, generator: torch.Generator) -> torch.Tensor:
+    """Return whole numbers of all magnitudes between the ends, of either sign if both are legal."""
+    largest = max(abs(low), abs(high), 1)
+    power = torch.rand(shape, generator=generator, dtype=torch.float64) * math.log2(largest + 1)
+    sign = torch.where(torch.rand(shape, generator=generator) < 0.5, -1.0, 1.0)
+    drawn = ((2**power).floor() * sign).to(torch.int64)
+    return torch.where((drawn < low) | (drawn > high), -drawn, drawn).clamp(low, high)
 
 
 def _spread_far(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -86,9 +168,7 @@ def _spread_far(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor
     return torch.where(chosen, FAR * torch.sgn(drawn), drawn)
 
 
-def _whole(
-    shape: tuple[int, ...], low: int, high: int, generator: torch.Generator, flavour: Flavour
-) -> torch.Tensor:
+def _whole(shape: tuple[int, ...], low: int, high: int, generator: torch.Generator, flavour: Flavour) -> torch.Tensor:
     if flavour in ("least", "zeros"):
         return torch.full(shape, low)
     if flavour == "most":
@@ -174,7 +254,12 @@ def resemble(
         return _mix([resemble(example, shape, generator, one) for one in ("normal", "least", "most")], generator)
     if flavour in ("least", "most") and not example.dtype.is_complex:
         edge = example.min() if flavour == "least" else example.max()
-        return edge.expand(shape).clone()
+        if not example.dtype.is_floating_point:
+            return edge.expand(shape).clone()
+        # Spread over the last tenth of the range: a constant has no variance to divide by.
+        inward = (1 - NEAR) * float(example.double().max() - example.double().min())
+        off = inward * torch.rand(shape, generator=generator, dtype=torch.float64)
+        return (edge.double() + (off if flavour == "least" else -off)).to(example.dtype)
     if example.dtype.is_floating_point and example.numel() > 8:
         wide = example.double()
         spread = float(wide.std())

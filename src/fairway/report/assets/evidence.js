@@ -9,11 +9,13 @@ const wordy = (worst) => (worst > 9.95 ? `${worst < 1e7 ? whole(Number(worst.toP
 
 function summary(story) {
   const seen = story.evidence, graph = story.graph;
-  const right = seen ? seen.counts[0] : 0, legal = seen ? right + seen.counts[1] : 0;
+  const excused = seen ? seen.tested.filter((one) => one[7]).length : 0;
+  const right = seen ? seen.counts[0] - excused : 0, legal = seen ? right + excused + seen.counts[1] : 0;
   const ratios = seen ? seen.outputs.map((one) => one.ratio).filter((one) => one !== null) : [];
   const peak = Math.max(0, ...story.ladder.map((rung) => rung.peak_mb));
   const tiles = [
     legal ? [`${whole(right)} of ${whole(legal)}`, "samples right"] : null,
+    excused ? [whole(excused), "right by an excuse"] : null,
     ratios.length ? [wordy(Math.max(...ratios)), `${Math.max(...ratios) > 9.95 ? "" : "of "}the error allowed`] : null,
     story.ladder.length ? [seconds(story.ladder.reduce((sum, rung) => sum + rung.seconds, 0)), plural(story.ladder.length, "rung") + " walked"] : null,
     peak ? [`${whole(peak)} MB`, "memory at the peak"] : null,
@@ -33,7 +35,7 @@ function summary(story) {
     cause(story), story.note ? h("div", { class: "remark" }, bdi(story.note)) : null,
     h("div", { class: "tiles" }, tiles.filter(Boolean).map(([value, text]) => h("div", { class: "tile" }, h("b", {}, value), h("span", {}, text)))),
     seen ? h("dl", { class: "pairs small" }, pair("domain", story.dims.map((d) => `${d.name} ${d.low}..${d.high}${d.multiple > 1 ? ` in multiples of ${d.multiple}` : ""}${d.declared ? "" : " (not declared)"}`).join(", ") || "one fixed shape"),
-      pair("yardstick", seen.yardstick), pair("second export", again(seen.again)),
+      pair("samples", seen.samples), pair("yardstick", seen.yardstick), pair("second export", again(seen.again)),
       seen.second_runtime && seen.second_runtime !== "not asked for" ? pair("second runtime", seen.second_runtime) : null,
       seen.undecided ? pair("undecided", `${whole(seen.undecided)} whole numbers that PyTorch's own rounding decides`) : null) : null,
     quantised(story.quantised));
@@ -65,14 +67,14 @@ function domain(story) {
   const about = `${plural(counts[0], "sample")} right, ${whole(counts[1])} wrong${counts[2] ? `, ${whole(counts[2])} not legal in PyTorch` : ""}. ${counts[1] ? "Once a file is wrong for certain, no more samples are taken. " : ""}${every > seen.tested.length ? `Only ${whole(seen.tested.length)} of them are drawn, wrong ones first. ` : ""}Choose a mark to list its samples.`;
   const points = listing("minmax(9rem, 2fr) minmax(6rem, 1fr) 8rem 6rem minmax(8rem, 3fr)", ["sizes", "values", "outcome", { n: "of allowed" }, "note"], (one, made) => {
     const state = STATES[one[1]];
-    made.append(bdi(pointText(story, one[0])), bdi(`${one[4]} #${one[5]}`, "soft"), h("span", {}, mark(state === "illegal" ? "none" : state, OUTCOMES[state])), h("span", { class: "n" }, one[2] === null ? "–" : short(one[2])), bdi(one[6], "soft"));
+    made.append(bdi(pointText(story, one[0])), bdi(`${one[4]} #${one[5]}`, "soft"), h("span", {}, mark(state === "illegal" ? "none" : state, OUTCOMES[state])), h("span", { class: "n" }, one[2] === null ? "–" : short(one[2])), bdi([one[7] ? `excused: ${one[7]}` : "", one[6]].filter(Boolean).join("; "), "soft"));
     return made;
   }, { label: "Samples" });
   const search = h("input", { type: "search", placeholder: "e.g. time=10 or zeros", "aria-label": "Filter the samples", oninput: show });
   const state = choice("outcome ", ["all", "right", "wrong", "not legal"], show);
   const order = choice("order ", ["as taken", "largest error first"], show);
   const count = h("span", { class: "soft small", "aria-live": "polite" });
-  const texts = seen.tested.map((one) => `${pointText(story, one[0])}, ${one[4]} #${one[5]} ${one[6]}`.toLowerCase());
+  const texts = seen.tested.map((one) => `${pointText(story, one[0])}, ${one[4]} #${one[5]} ${one[6]} ${one[7] ? `excused ${one[7]}` : ""}`.toLowerCase());
   function show() {
     const words = search.value.toLowerCase().split(/[\s,]+/).filter(Boolean), wanted = Number(state.select.value) - 1;
     let rows = seen.tested.filter((one, i) => (wanted < 0 || one[1] === wanted) && words.every((word) => texts[i].split(/[\s,]+/).some((part) => (word.includes("=") ? part === word : part.includes(word)))));

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from fairway.locate.listen import is_models
+from fairway.subject.source import is_models
 
 _MAKING = (torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor)
 """torch.from_numpy tells nobody that it is called."""
@@ -42,11 +42,19 @@ Span = tuple[int, int, int, int]
 
 @cache
 def position(site: Site) -> Span:
-    """Where the expression stands that decides."""
-    if site.kind == "list":
-        return site.offset, site.offset, 0, 0
-    first, last, start, end = list(site.code.co_positions())[site.offset // 2]
+    """Return where the expression that decides is in its file."""
+    return (site.offset, site.offset, 0, 0) if site.kind == "list" else span_at(site.code, site.offset)
+
+
+def span_at(code: types.CodeType, offset: int) -> Span:
+    """Return where the expression of an instruction is in its file."""
+    first, last, start, end = _positions(code)[offset // 2]
     return first or 0, last or first or 0, start or 0, end or 0
+
+
+@cache
+def _positions(code: types.CodeType) -> list[tuple[int | None, int | None, int | None, int | None]]:
+    return list(code.co_positions())
 
 
 @dataclass
@@ -69,7 +77,7 @@ def ways_of(run: Callable[[], Any], clock: Callable[[], int] = int) -> Ways:
     ways = Ways(clock=clock)
 
     def enter(frame: types.FrameType, event: str, _: Any) -> Any:
-        jumps = _jumps(frame.f_code) if is_models(frame.f_code.co_filename) else {}
+        jumps = jumps_of(frame.f_code) if is_models(frame.f_code.co_filename) else {}
         if not jumps:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
@@ -86,7 +94,7 @@ def ways_of(run: Callable[[], Any], clock: Callable[[], int] = int) -> Ways:
 
 
 @cache
-def _jumps(code: types.CodeType) -> dict[int, tuple[int, Site]]:
+def jumps_of(code: types.CodeType) -> dict[int, tuple[int, Site]]:
     """The instructions that go one of two ways: where each goes on if it does not jump, and its site."""
     found: dict[int, tuple[int, Site]] = {}
     begins = None

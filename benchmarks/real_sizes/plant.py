@@ -1,0 +1,122 @@
+"""Plants errors into one model's stock export and asks `fairway.verify` about each file.
+
+`python plant.py MODEL FOLDER ROWS [COUNT]`; `run.py plant` calls it. Rows that are there are not run again.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE)]
+
+from kinds import KINDS  # noqa: E402  # from this folder
+from models import RECIPES, TINY  # noqa: E402
+from proof import LEAST_TIMES, Proof  # noqa: E402
+from scene import Scene  # noqa: E402
+from stock import export_stock  # noqa: E402
+
+import fairway  # noqa: E402
+
+DRAW_LIMIT = 12
+"""Draws of one kind for one number, after which the next kind takes its turn."""
+
+MOST_TIMES = 1e9
+"""Stands for infinity, which JSON does not have."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A file with one error, and how large the error was shown to be in units of the right file's rounding."""
+
+    path: Path
+    kind: str
+    place: str
+    times: float
+
+
+class Planter:
+    """Draws planted files by number; the same number gives the same file."""
+
+    def __init__(self, name: str, model: torch.nn.Module, right: Path) -> None:
+        self._name, self._model, self._right = name, model, right
+        self._proof = Proof(name, model, right)
+        self.path = right.with_name("planted.onnx")
+        """Beside the data file of the right export, which it shares."""
+
+    def draw(self, number: int, known: set[tuple[str, str]]) -> Planted:
+        """Draw until the file differs from PyTorch by more than rounding; kinds take turns by number."""
+        kinds, recipe = list(KINDS), RECIPES[self._name]
+        for turn in range(len(kinds)):
+            kind = kinds[(number + turn) % len(kinds)]
+            for attempt in range(DRAW_LIMIT):
+                rng = random.Random(f"{self._name} {number} {kind} {attempt}")
+                scene = Scene(ir.load(self._right), self._model, recipe.bounds, recipe.multiples, rng)
+                place = KINDS[kind](scene)
+                if place is None:
+                    break
+                if (kind, place) in known:
+                    continue
+                times = self._prove(scene)
+                if times >= LEAST_TIMES:
+                    return Planted(self.path, kind, place, times)
+        raise LookupError(f"{self._name}: no kind of error has a place left for number {number}")
+
+    def _prove(self, scene: Scene) -> float:
+        """Write the edited graph and measure it in units of the right file's distance from PyTorch."""
+        ir.save(scene.model, self.path)
+        return min(self._proof.count_times(self.path, scene.required_ids), MOST_TIMES)
+
+
+def verify_file(name: str, model: torch.nn.Module, path: Path) -> Row:
+    """The verdict at standard, the first finding's code, and the seconds."""
+    recipe = RECIPES[name]
+    started = time.perf_counter()
+    try:
+        result = fairway.verify(path, model, recipe.inputs, bounds=recipe.bounds, multiples=recipe.multiples)
+        verdict, codes = str(result.verdict), [finding.code for finding in result.findings]
+    except fairway.UserError as error:
+        verdict, codes = "refused", [error.finding.code]
+    return {
+        "verdict": verdict,
+        "code": str(codes[0]) if codes else "",
+        "seconds": round(time.perf_counter() - started, 1),
+    }
+
+
+def main(name: str, folder: Path, rows: Path, count: int) -> None:
+    lines = [json.loads(line) for line in rows.read_text().splitlines()] if rows.exists() else []
+    done = {row["number"]: row for row in lines if row["what"] == "plant" and row["model"] == name}
+    missing = [number for number in (0, *range(1, count + 1)) if number not in done]
+    if not missing:
+        return
+    model = RECIPES[name].model()
+    right = folder / f"{name}.onnx"
+    export_stock(name, model, right)
+    planter = Planter(name, model, right)
+    known = {(row["kind"], row["place"]) for row in done.values()}
+    for number in missing:
+        planted = Planted(right, "right file", "", 1.0) if number == 0 else planter.draw(number, known)
+        known.add((planted.kind, planted.place))
+        row = {"what": "plant", "model": name, "number": number, "kind": planted.kind, "place": planted.place}
+        row |= {"times": float(f"{planted.times:.3g}"), "tiny": TINY} | verify_file(name, model, planted.path)
+        if number:
+            planted.path.unlink()
+        with rows.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        print(row, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]) if len(sys.argv) > 4 else 40)

@@ -123,13 +123,17 @@ RIGHT: dict[str, tuple[Callable[[], nn.Module], torch.Tensor]] = {
 
 def _export(model: nn.Module, example: torch.Tensor, dynamo: bool) -> onnx.ModelProto:
     buffer = io.BytesIO()
+    fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")
-        if dynamo:
-            torch.onnx.export(model, (example,), dynamo=True, verbose=False).save(buffer)
-        else:
-            torch.onnx.export(model, (example,), buffer, dynamo=False)
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            if dynamo:
+                torch.onnx.export(model, (example,), dynamo=True, verbose=False).save(buffer)
+            else:
+                torch.onnx.export(model, (example,), buffer, dynamo=False)
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
     return onnx.ModelProto.FromString(buffer.getvalue())
 
 

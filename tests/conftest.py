@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+
 from browsing import browser, look  # noqa: F401  # fixtures
 from documented import documented, out  # noqa: F401  # fixtures
 from of_libraries import library  # noqa: F401  # a fixture

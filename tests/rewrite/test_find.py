@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from transformers import MambaConfig, MambaModel
 
-from fairway.rewrite.counting import loops_of_libraries, steps_taken
+from fairway.rewrite.observed import count_passes, live_lines
 from fairway.rewrite.find import suspects
 
 from .idioms import CalibrationByPair, HeadByName, SpreadByGivenLength, SpreadBySlices, SpreadByTensorLength
@@ -154,8 +154,8 @@ def test_of_a_librarys_loops_only_those_count_that_follow_a_size() -> None:
             model(torch.zeros(1, length, dtype=torch.long), use_cache=False)
 
     assert suspects(model, given) == ()
-    assert loops_of_libraries(model, given, [lambda: run(3), lambda: run(3)]) == frozenset()
-    loops = loops_of_libraries(model, given, [lambda: run(3), lambda: run(5)])
+    assert live_lines(model, given, [lambda: run(3), lambda: run(3)]) == frozenset()
+    loops = live_lines(model, given, [lambda: run(3), lambda: run(5)])
     (suspect,) = suspects(model, given, loops)
     assert suspect.kind == "loop"
     assert suspect.where.function == "mamba_selective_scan"
@@ -170,18 +170,18 @@ def test_a_point_that_pytorch_refuses_does_not_hide_a_loop() -> None:
         with torch.no_grad():
             model(torch.zeros(1, length, dtype=torch.long), use_cache=False)
 
-    assert len(loops_of_libraries(model, given, [lambda: run(3), lambda: 1 / 0, lambda: run(5)])) == 1
+    assert len(live_lines(model, given, [lambda: run(3), lambda: 1 / 0, lambda: run(5)])) == 1
 
 
-def test_where_no_library_loops_nothing_is_even_prepared_for_a_run() -> None:
+def test_without_a_suspicious_line_nothing_is_prepared_for_a_run() -> None:
     def runs() -> Iterator[Callable[[], None]]:
         raise AssertionError("a run was asked for")
         yield
 
-    assert loops_of_libraries(SpreadBySlices(), None, runs()) == frozenset()
+    assert live_lines(nn.Linear(2, 2), None, runs()) == frozenset()
     scan = MambaModel(MambaConfig(vocab_size=50, hidden_size=16, num_hidden_layers=1, state_size=4, use_mambapy=False))
     with pytest.raises(AssertionError, match="asked for"):
-        loops_of_libraries(scan.eval(), {"input_ids": torch.zeros(1, 3, dtype=torch.long)}, runs())
+        live_lines(scan.eval(), {"input_ids": torch.zeros(1, 3, dtype=torch.long)}, runs())
 
 
 def test_a_list_that_counts_to_a_size_is_a_suspect_and_others_are_not() -> None:
@@ -196,8 +196,8 @@ def test_a_list_that_counts_to_a_size_is_a_suspect_and_others_are_not() -> None:
     assert [(k, d) for k, _, d in found(Lists())] == [("list", "the list is as long as the size n = x.shape[1]")]
 
 
-def test_tracing_is_as_before_after_the_steps_were_counted() -> None:
+def test_tracing_is_as_before_after_passes_were_counted() -> None:
     before = sys.gettrace()
     with pytest.raises(ZeroDivisionError):
-        steps_taken(lambda: 1 / 0, [])
+        count_passes(lambda: 1 / 0, [])
     assert sys.gettrace() is before

@@ -30,8 +30,8 @@ from fairway.ladder.plan import SOURCE, Step, next_step
 from fairway.ladder.preflight import Preflight, computed, faked, glance, look
 from fairway.ladder.prescribe import Prescription, check_patches, matches_for, patched, prescribe
 from fairway.ladder.route import Route
-from fairway.rewrite.counting import loops_of_libraries
 from fairway.rewrite.find import Lines, Suspect, suspects
+from fairway.rewrite.observed import live_lines
 from fairway.subject.onnx_file import Header, dims_fixed, fixed_outputs
 from fairway.subject.sample import sample
 from fairway.subject.subject import Subject
@@ -165,14 +165,16 @@ def _look(subject: Subject, settings: Settings, repeats: tuple[Repeat, ...]) -> 
     args, kwargs = subject.call(subject.make(subject.example, 1, "normal"))
     given = inspect.signature(subject.model.forward).bind(*args, **kwargs).arguments
     with patched(subject.model, subject.patches):
-        loops: Lines = frozenset() if preflight.hopeless else loops_of_libraries(subject.model, given, _runs(subject))
-        return preflight, suspects(subject.model, given, loops)
+        if preflight.hopeless:
+            return preflight, suspects(subject.model, given)
+        study = None if settings.level == "none" else subject.study
+        return preflight, suspects(subject.model, given, live_lines(subject.model, given, _runs(subject), study))
 
 
 def _runs(subject: Subject) -> Iterator[Callable[[], Any]]:
     """How steps are counted: a large model's in fake tensors, which read none of its weights, where it goes so."""
-    # A loop over blocks may take its second step far from the examples, so the largest sizes are among the runs.
-    points = (*examples(subject, {}), {dim.name: dim.sizes[-1] for dim in subject.domain.dims})
+    # A loop over blocks may take its second step far from the examples, and its first above the smallest sizes.
+    points = (*examples(subject, {}), *({d.name: d.sizes[end] for d in subject.domain.dims} for end in (0, -1)))
     if len({tuple(sorted(point.items())) for point in points}) == 1:
         return
     run = computed
@@ -190,8 +192,8 @@ def _walk(
     """One rung: prescribe, capture (twice beside each other), judge, compare the two captures."""
     route, repeats = step.route, step.repeats
     earlier = [f for rung in rungs for f in rung.findings]
-    loops = frozenset((s.where.file or "", s.where.line or 0) for s in suspected if s.kind == "loop")
-    prescription, refused = _prescribed(workers, subject, settings, step, earlier, preflight, loops)
+    live = frozenset((s.where.file or "", s.where.line or 0) for s in suspected)
+    prescription, refused = _prescribed(workers, subject, settings, step, earlier, preflight, live)
     tried = tuple(name for name, _ in prescription.chosen)
     if step.decided and not any(name in SOURCE for name in tried):
         return Rung(step, route, "failed", 0.0, 0, (), (), refused, tried=tried)
@@ -205,7 +207,7 @@ def _walk(
             cut = shorten(subject.model, repeats)
             with patched(subject.model, subject.patches):
                 case, tensors = case_for(subject, route, earlier, points[which], 1 + which)
-                case.output_names, case.loops = preflight.output_names, loops
+                case.output_names, case.live = preflight.output_names, live
                 matches = matches_for(subject, case, prescription)
                 names = preflight.output_names
                 return capture(subject, case, matches, tensors, names, paths[which], cut, settings.weights)
@@ -253,7 +255,7 @@ def _walk(
 
 def _prescribed(
     workers: Workers, subject: Subject, settings: Settings, step: Step, earlier: Sequence[Finding],
-    preflight: Preflight, loops: Lines,
+    preflight: Preflight, live: Lines,
 ) -> tuple[Prescription, tuple[tuple[str, str], ...]]:  # fmt: skip
     if not settings.remedies:
         return Prescription(), ()
@@ -262,7 +264,7 @@ def _prescribed(
         _ignore_mode(subject, preflight)
         shorten(subject.model, step.repeats)
         with patched(subject.model, subject.patches):
-            return prescribe(subject, step, earlier, preflight.output_names, loops)
+            return prescribe(subject, step, earlier, preflight.output_names, live)
 
     outcome = workers.run(work)
     if outcome.status != "done":

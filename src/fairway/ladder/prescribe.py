@@ -32,14 +32,14 @@ class Prescription:
 
 
 def prescribe(
-    subject: Subject, step: Step, findings: Sequence[Finding], output_names: Sequence[str], loops: Lines
+    subject: Subject, step: Step, findings: Sequence[Finding], output_names: Sequence[str], live: Lines
 ) -> Prescription:
     """Ask every remedy whether its defect is here. Runs in a separate process, since proofs run the model.
 
     A remedy that raises is refused with its error, and the others are not affected.
     """
     case, _ = case_for(subject, step.route, findings, subject.example, 1)
-    case.loops = loops
+    case.live = live
     case.output_names = tuple(output_names)
     asked = {n: r for n, r in CATALOGUE.items() if n != step.without and (step.rewrites or r.stage != "source")}
     answers = {name: _detect(remedy, case) for name, remedy in asked.items()}

@@ -47,8 +47,8 @@ class Case:
     """Graph passes run on the exported model in order; each answers whether it changed anything."""
     repairs: list[Callable[[torch.export.ExportedProgram], None]] = field(default_factory=list)
     """Changes to torch.export's program, made before it is translated."""
-    loops: frozenset[tuple[str, int]] = frozenset()
-    """Lines of loops in libraries' code that were seen to follow a size."""
+    live: frozenset[tuple[str, int]] | None = None
+    """Suspicious lines that were seen to run and to vary; None if the model was not run."""
     both_ways: frozenset[tuple[str, int]] | None = None
     """Lines of branches of which samples took both sides; None if no samples were run."""
     decided: list[tuple[str, int]] = field(default_factory=list)

@@ -1,4 +1,7 @@
-"""Every complete rewrite of a model handles all its loops and choices at once; there is one for each strategy."""
+"""The rewrites of a model: all its loops and choices together, and function by function in case that is not proven.
+
+A site that cannot be rewritten is left as it stands and does not keep the others from being rewritten.
+"""
 
 from __future__ import annotations
 
@@ -48,6 +51,7 @@ class Rewrite:
     source: str
     model: torch.nn.Module = field(repr=False, compare=False)
     replacements: dict[types.FunctionType, Any] = field(repr=False, compare=False)
+    sites: tuple[Site, ...] = field(repr=False, compare=False)
     pieces: tuple[Piece, ...] = field(default=(), repr=False, compare=False)
 
     def install(self) -> AbstractContextManager[None]:
@@ -86,17 +90,48 @@ def candidates(model: torch.nn.Module, sites: tuple[Site, ...], traced: bool) ->
     if traced and len(listed) == len(sites):
         return Refusal("a list is written anew for torch.export alone", (listed[0].suspect.where,))
     sites = tuple(site for site in sites if not traced or site not in listed)
-    strategies = (script_rewrite,) if traced else (functional_rewrite,)
-    made, refusals = [], []
-    for strategy in strategies:
+    strategy = script_rewrite if traced else functional_rewrite
+    made = _without_refused(model, sites, strategy)
+    if isinstance(made, Refusal):
+        return made
+    functions = list({site.source.function: None for site in made.sites})
+    if not 1 < len(functions) <= MOST_APART:
+        return (made,)
+    # A rewrite that is proven wrong must not take the others along, so each function is offered by itself, too.
+    apart = [tuple(s for s in made.sites if s.source.function is function) for function in functions]
+    alone = [_without_refused(model, one, strategy) for one in apart]
+    return made, *(one for one in alone if isinstance(one, Rewrite))
+
+
+MOST_APART = 4
+"""Functions up to which each is rewritten by itself where all of them together are not proven."""
+
+Strategy = Callable[[torch.nn.Module, tuple[Site, ...]], "Rewrite"]
+
+
+def _without_refused(model: torch.nn.Module, sites: tuple[Site, ...], strategy: Strategy) -> Rewrite | Refusal:
+    """Rewrite as many of the sites as can be: one that is refused is left as it stands, and the others go on."""
+    first: Refusal | None = None
+    while sites:
         try:
-            made.append(strategy(model, sites))
+            return strategy(model, sites)
         except Refused as refused:
             where = refused.where or sites[0].suspect.where
-            refusals.append(
-                Refusal(f"the code at {where.file}:{where.line} cannot be rewritten: {refused.reason}", (where,))
-            )
-    return tuple(made) if made else refusals[0]
+            reason = f"the code at {where.file}:{where.line} cannot be rewritten: {refused.reason}"
+            first = first or Refusal(reason, (where,))
+            sites = _others(sites, where)
+    assert first is not None, "a search for candidates begins with a site"
+    return first
+
+
+def _others(sites: tuple[Site, ...], where: Where) -> tuple[Site, ...]:
+    """Return the sites without those that a refused line belongs to: around it, in its function, or all of them."""
+    line = where.line or 0
+    here = [s for s in sites if s.source.file == where.file]
+    around = [s for s in here if s.node.lineno <= line <= (s.node.end_lineno or line)]  # type: ignore[attr-defined]
+    function = [s for s in here if s.source.tree.lineno <= line <= (s.source.tree.end_lineno or line)]
+    refused = around or function or list(sites)
+    return tuple(site for site in sites if site not in refused)
 
 
 def prepare(case: Case) -> None:
@@ -115,7 +150,7 @@ def functional_rewrite(model: torch.nn.Module, sites: tuple[Site, ...]) -> Rewri
     for function, module in {site.source.function: site.module for site in sites}.items():
         texts.append(maker.make(function, module, inside=False))
     where = tuple(site.suspect.where for site in sites)
-    return Rewrite("scan", where, "\n\n".join(texts), model, dict(maker.replacements))
+    return Rewrite("scan", where, "\n\n".join(texts), model, dict(maker.replacements), sites)
 
 
 def script_rewrite(model: torch.nn.Module, sites: tuple[Site, ...]) -> Rewrite:
@@ -134,7 +169,7 @@ def script_rewrite(model: torch.nn.Module, sites: tuple[Site, ...]) -> Rewrite:
         lines = [ast.unparse(statement) for statement in piece.written(site.module)[0]]
         texts.append(f"{text}\n\n# {PIECE}, compiled by TorchScript\n" + "\n".join(lines))
     where = tuple(site.suspect.where for site in sites)
-    return Rewrite("script", where, "\n\n".join(texts), model, replacements, tuple(pieces))
+    return Rewrite("script", where, "\n\n".join(texts), model, replacements, sites, tuple(pieces))
 
 
 def _compiled(tree: ast.FunctionDef, source: Source, extra: dict[str, Any]) -> tuple[Any, str]:

@@ -1,9 +1,9 @@
-"""Names the lines at which an exporter will freeze the model to its example: loops, lists, choices, branches.
+"""Name the lines at which an exporter will freeze the model to its example: loops, lists, choices, branches.
 
-A loop is suspect when a tensor's size or value bounds it; a list, when it counts to a size and is made a tensor; a
-choice, when a number taken out of a tensor picks a module; a branch, when a tensor's size or value decides it. Loops
-over layers, heads or other numbers of the configuration are not. The model is read, not run; but of a library's loops
-only those count that were seen to take more steps for a longer input.
+A loop is suspect if a tensor's size or value bounds it; a list, if it counts to a size and is made a tensor; a
+choice, if a number taken out of a tensor picks a module; a branch, if a tensor's size or value decides it. Loops
+over layers, heads or other settings are not. Reading finds more than what runs: `observed.py` runs the model, and of
+what was read only those lines count that ran and varied.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import types
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -60,21 +60,24 @@ Lines = frozenset[tuple[str, int]]
 
 
 def suspects(
-    model: torch.nn.Module, given: Mapping[str, Any] | None = None, loops: Lines = frozenset()
+    model: torch.nn.Module, given: Mapping[str, Any] | None = None, live: Lines | None = None
 ) -> tuple[Suspect, ...]:
     """Every suspect of the model, loops and choices before branches, in the order of the source.
 
-    `given` are example arguments of the model's forward by name: a loop over a list of tensors is none of a size.
-    `loops` are those of libraries that were seen to follow a size.
+    `given` are example arguments of the model's forward by name: a loop over a list of tensors does not follow a size.
+    `live` are the lines that were seen to run and to vary; None if the model was not run.
     """
-    return tuple(site.suspect for site in sites(model, given, loops))
+    return tuple(site.suspect for site in sites(model, given, live))
 
 
 def sites(
-    model: torch.nn.Module, given: Mapping[str, Any] | None = None, loops: Lines = frozenset()
+    model: torch.nn.Module, given: Mapping[str, Any] | None = None, live: Lines | None = None
 ) -> tuple[Site, ...]:
+    """Return the suspects with their code. Without a run, those of libraries are left out, except lists."""
     found = every_site(model, given)
-    return tuple(s for s in found if is_users(s.source.file) or s.suspect.kind == "list" or line_of(s) in loops)
+    if live is not None:
+        return tuple(site for site in found if line_of(site) in live)
+    return tuple(site for site in found if is_users(site.source.file) or site.suspect.kind == "list")
 
 
 def line_of(site: Site) -> tuple[str, int]:
@@ -84,13 +87,14 @@ def line_of(site: Site) -> tuple[str, int]:
 def every_site(model: torch.nn.Module, given: Mapping[str, Any] | None) -> tuple[Site, ...]:
     found: dict[tuple[str, str, int, int], Site] = {}
     seen: set[type] = set()
-    for path, module in model.named_modules():
+    shared = _Shared({id(module): path for path, module in model.named_modules()})
+    for module in model.modules():
         forward = method_of(module, "forward")
         own = "forward" in module.__dict__
         if (type(module) in seen and not own) or not is_model_code(forward):
             continue
         seen.add(type(module))
-        reading = _Reading(module, path, found)
+        reading = _Reading(module, shared, found)
         reading.function(forward, None if given is None or module is not model else _known(forward, given))
     order = {"loop": 0, "list": 0, "choice": 0, "branch": 1}
     return tuple(
@@ -98,28 +102,45 @@ def every_site(model: torch.nn.Module, given: Mapping[str, Any] | None) -> tuple
     )
 
 
+@dataclass
+class _Shared:
+    """What the readings of all modules know together."""
+
+    paths: dict[int, str]
+    known: dict[tuple[int, Any, tuple[Flags, ...]], Flags] = field(default_factory=dict)
+    """The flags that a method of a module returns for the flags of its arguments."""
+
+
 class _Reading:
     """One module's functions, followed from `forward` with the flags of the arguments at each call."""
 
-    def __init__(self, module: torch.nn.Module, path: str, found: dict[tuple[str, str, int, int], Site]) -> None:
-        self.module, self.path, self.found = module, path, found
-        self.known: dict[tuple[Any, tuple[Flags, ...]], Flags] = {}
+    def __init__(
+        self, module: torch.nn.Module, shared: _Shared, found: dict[tuple[str, str, int, int], Site]
+    ) -> None:
+        self.module, self.shared, self.found = module, shared, found
+
+    def of(self, owner: Any) -> _Reading:
+        """Return the reading of the module that a called method belongs to."""
+        if not isinstance(owner, torch.nn.Module) or owner is self.module or id(owner) not in self.shared.paths:
+            return self
+        return _Reading(owner, self.shared, self.found)
 
     def function(self, function: types.FunctionType, arguments: list[Flags] | None, in_loop: bool = False) -> Flags:
         """The flags of what the function returns. Without `arguments` it is a forward, fed with tensors."""
         source = read_source(function)
         if source is None:
             return TENSOR
-        key = (function, tuple(arguments or ()))
-        if key in self.known:
-            return self.known[key]
-        self.known[key] = TENSOR  # the answer for a function that calls itself
+        key = (id(self.module), function, tuple(arguments or ()))
+        known = self.shared.known
+        if key in known:
+            return known[key]
+        known[key] = TENSOR  # the answer for a function that calls itself
         scope = {**visible_names(function), "self": self.module}
         body = _Body(self, source, Flow(scope), in_loop)
         body.bind(source.tree, arguments)
         body.read(source.tree.body)
-        self.known[key] = union(body.returned)
-        return self.known[key]
+        known[key] = union(body.returned)
+        return known[key]
 
     def report(
         self, kind: Kind, node: ast.stmt | ast.expr, source: Source, detail: str, line: int | None = None
@@ -130,7 +151,7 @@ class _Reading:
             line=line or node.lineno,
             function=source.function.__qualname__,
             source=source.line(line or node.lineno),
-            module=self.path or None,
+            module=self.shared.paths.get(id(self.module)) or None,
         )
         key = (kind, source.file, node.lineno, node.col_offset)
         self.found.setdefault(key, Site(Suspect(kind, where, detail), source, node, self.module))
@@ -302,10 +323,11 @@ class _Body(ast.NodeVisitor):
             if isinstance(node.func, ast.Name) and node.func.id in self.local:
                 return self._nested(self.local[node.func.id], arguments)
             target = self._target(node.func)
-            if is_model_code(target) and len(node.args) == len(arguments):
-                return self.reading.function(target, arguments, self.in_loop)
             if is_model_code(target):
-                return self.reading.function(target, _by_name(target, node, self.flow), self.in_loop)
+                by_position = len(node.args) == len(arguments)
+                passed = arguments if by_position else _by_name(target, node, self.flow)
+                reading = self.reading.of(getattr(self.flow.live(node.func), "__self__", None))
+                return reading.function(target, passed, self.in_loop)
             flags: Flags = plain_call(node)
             return flags
 

@@ -14,7 +14,7 @@ from fairway.rewrite.find import Kind, sites
 def offer(case: Case, kind: Kind, absent: str) -> Match | Refusal:
     """Complete rewrites where the user's code has a suspect of this kind. All its loops, lists and choices go
     together."""
-    found = tuple(site for site in sites(case.model, case.named, case.loops) if site.suspect.kind != "branch")
+    found = tuple(site for site in sites(case.model, case.named, case.live) if site.suspect.kind != "branch")
     wanted = [site.suspect for site in found if site.suspect.kind == kind]
     if not wanted:
         return Refusal(absent)

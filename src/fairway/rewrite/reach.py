@@ -39,7 +39,11 @@ class Source:
     tree: ast.FunctionDef
 
     def line(self, number: int) -> str:
-        return _lines(self.file, self.function)[number - 1].strip()
+        return self.text(number).strip()
+
+    def text(self, number: int) -> str:
+        """Return a line of the file with its indentation."""
+        return _lines(self.file, self.function)[number - 1]
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from . import (
     attention,
+    constants,
     decisions,
     dtypes,
     indexing,
@@ -10,12 +11,15 @@ from . import (
     recurrent,
     shapes,
     signal,
+    size_branches,
+    sizes_made_numbers,
     teams,
     time_loops,
 )
 
 __all__ = [
     "attention",
+    "constants",
     "decisions",
     "dtypes",
     "indexing",
@@ -24,6 +28,8 @@ __all__ = [
     "recurrent",
     "shapes",
     "signal",
+    "size_branches",
+    "sizes_made_numbers",
     "teams",
     "time_loops",
 ]

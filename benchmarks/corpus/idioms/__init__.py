@@ -4,7 +4,9 @@ from . import (
     attention,
     constants,
     decisions,
+    decoding,
     dtypes,
+    fixed_dims,
     indexing,
     interface,
     loops,
@@ -15,13 +17,16 @@ from . import (
     sizes_made_numbers,
     teams,
     time_loops,
+    values_as_sizes,
 )
 
 __all__ = [
     "attention",
     "constants",
     "decisions",
+    "decoding",
     "dtypes",
+    "fixed_dims",
     "indexing",
     "interface",
     "loops",
@@ -32,4 +37,5 @@ __all__ = [
     "sizes_made_numbers",
     "teams",
     "time_loops",
+    "values_as_sizes",
 ]

@@ -2,6 +2,7 @@
 
 from . import (
     attention,
+    complex_signal,
     constants,
     decisions,
     decoding,
@@ -15,6 +16,7 @@ from . import (
     signal,
     size_branches,
     sizes_made_numbers,
+    structures,
     teams,
     time_loops,
     values_as_sizes,
@@ -22,6 +24,7 @@ from . import (
 
 __all__ = [
     "attention",
+    "complex_signal",
     "constants",
     "decisions",
     "decoding",
@@ -35,6 +38,7 @@ __all__ = [
     "signal",
     "size_branches",
     "sizes_made_numbers",
+    "structures",
     "teams",
     "time_loops",
     "values_as_sizes",

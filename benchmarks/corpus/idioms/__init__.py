@@ -1,5 +1,45 @@
 """Small modules in the ways people write models. Importing the package fills `case.IDIOMS`."""
 
-from . import attention, decisions, dtypes, indexing, interface, loops, recurrent, shapes, signal
+from . import (
+    attention,
+    complex_signal,
+    constants,
+    decisions,
+    decoding,
+    dtypes,
+    fixed_dims,
+    indexing,
+    interface,
+    loops,
+    recurrent,
+    shapes,
+    signal,
+    size_branches,
+    sizes_made_numbers,
+    structures,
+    teams,
+    time_loops,
+    values_as_sizes,
+)
 
-__all__ = ["attention", "decisions", "dtypes", "indexing", "interface", "loops", "recurrent", "shapes", "signal"]
+__all__ = [
+    "attention",
+    "complex_signal",
+    "constants",
+    "decisions",
+    "decoding",
+    "dtypes",
+    "fixed_dims",
+    "indexing",
+    "interface",
+    "loops",
+    "recurrent",
+    "shapes",
+    "signal",
+    "size_branches",
+    "sizes_made_numbers",
+    "structures",
+    "teams",
+    "time_loops",
+    "values_as_sizes",
+]

@@ -382,6 +382,10 @@ _ROWS = (
          ("Declare the values that the input can have, if these do not occur.",
           "Look for a difference of nearly equal numbers, an overflow or a division by zero in the model."), "note"),
     # FW5xx: limits.
+    Code("FW424", "size-assumed", "The capture assumes something of a size that does not always hold", "model",
+         "torch.export follows one run; a line of the model asked for a size, and the file keeps the answer.",
+         ("Look at the line named: a branch on a size, or a library call that needs one.",
+          "If only such sizes occur, declare that: --dim.")),
     Code("FW501", "time-limit", "The time limit was reached", "limit",
          "The attempt was stopped.", ("Raise --timeout.",)),
     Code("FW502", "memory-limit", "The memory limit was reached", "limit",

@@ -65,6 +65,8 @@ class Failure:
     finding: Finding | None = None
     cause: str = ""
     """Kind and message of the exceptions behind it, innermost last."""
+    questions: tuple[Any, ...] = ()
+    """The questions about sizes that torch.export had answered before, if it was torch.export."""
 
 
 @dataclass(frozen=True)
@@ -325,6 +327,7 @@ def describe(error: BaseException) -> Failure:
         text=text[-20_000:],
         finding=error.finding if isinstance(error, UserError) else None,
         cause=causes[-20_000:],
+        questions=next((one.questions for one in chain if hasattr(one, "questions")), ()),
     )
 
 

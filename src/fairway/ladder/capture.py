@@ -13,6 +13,7 @@ import onnx_ir as ir
 import torch
 
 from fairway.findings import Where
+from fairway.ladder.questions import Question
 from fairway.ladder.route import Route
 from fairway.remedies.catalogue import CATALOGUE
 from fairway.remedies.contract import Case, Match
@@ -74,6 +75,8 @@ class Captured:
     stored: Stored = field(default_factory=Stored)
     rewritten: tuple[dict[str, str], ...] = ()
     """Functions of the model that were written anew: their names, and their texts before and after."""
+    questions: tuple[Question, ...] = ()
+    """What the capture asked about sizes, with the lines that asked."""
 
 
 def capture(
@@ -111,10 +114,11 @@ def capture(
         flat = Flat(case.model, subject)
         guards: tuple[str, ...] | None = None
         edges: dict[str, tuple[int, ...]] = {}
+        questions: tuple[Question, ...] = ()
         if case.route.traced:
             model = trace_program(flat, subject, case, tensors, path)
         else:
-            model, edges, guards = export_program(flat, subject, case, tensors, cut, weights)
+            model, edges, guards, questions = export_program(flat, subject, case, tensors, cut, weights)
         opset, changed, stored = finish(model, subject, case, path, cut, weights)
     if case.route.opset is not None and opset != case.route.opset:
         raise OpsetNotHonoured(f"opset {case.route.opset} was asked, the file has {opset}")
@@ -130,7 +134,7 @@ def capture(
     rewritten = tuple(one.told() for one in rewrites.values())
     return Captured(
         str(path), opset, case.output_names, used, warned, edges, guards, "", case.route.capture == "trace",
-        tuple(case.decided), clash, stored, rewritten,
+        tuple(case.decided), clash, stored, rewritten, questions,
     )  # fmt: skip
 
 
@@ -145,8 +149,8 @@ def dynamic_axes(subject: Subject) -> list[dict[int, Any]]:
     return [{axis: size for axis, size in enumerate(s.shape) if size.names} for s in subject.spec]
 
 
-Program = tuple[ir.Model, dict[str, tuple[int, ...]], tuple[str, ...]]
-"""A captured program, the sizes at which its range constraints end, and its guards."""
+Program = tuple[ir.Model, dict[str, tuple[int, ...]], tuple[str, ...], tuple[Question, ...]]
+"""A captured program, the sizes at which its range constraints end, its guards, and the lines that asked for them."""
 
 
 def case_for(

@@ -16,6 +16,7 @@ import torch
 from fairway.ladder.capture import Flat, Program, TranslationError, dynamic_axes
 from fairway.ladder.capture_guards import read_guards
 from fairway.ladder.decompose import by_node, noted_values
+from fairway.ladder.questions import noted_questions
 from fairway.ladder.tables import built_tables
 from fairway.remedies.contract import Case
 from fairway.subject.dims import Size
@@ -30,15 +31,16 @@ from fairway.weights.store import Mode, choose
 def export_program(
     flat: Flat, subject: Subject, case: Case, tensors: Sequence[torch.Tensor], cut: Cut, weights: Mode | None
 ) -> Program:
-    """The captured program as an onnx-ir model, the ends of its range constraints by dim, and its guards."""
-    program = torch.export.export(
-        flat,
-        tuple(tensors),
-        dynamic_shapes=(dynamic_shapes(subject, case.route.dims),),
-        strict=case.route.capture == "strict",
-        # AUTO is the rung that lets torch have its way; what it defers to run time is judged like everything else.
-        prefer_deferred_runtime_asserts_over_guards=case.route.dims == "auto",
-    )
+    """Return the captured program as an onnx-ir model, with what is known of the sizes it holds for."""
+    with noted_questions(subject) as questions:
+        program = torch.export.export(
+            flat,
+            tuple(tensors),
+            dynamic_shapes=(dynamic_shapes(subject, case.route.dims),),
+            strict=case.route.capture == "strict",
+            # AUTO is the rung that lets torch have its way; what it defers to run time is judged like everything else.
+            prefer_deferred_runtime_asserts_over_guards=case.route.dims == "auto",
+        )
     edges = range_edges(program, subject)
     _drop_misnamed_guards(program)
     for repair in case.repairs:
@@ -63,7 +65,7 @@ def export_program(
         with quick_matching():
             optimise(exported.model, Weights(flat.model))
     # Read last: taking operators apart asks about sizes too.
-    return exported.model, edges, read_guards(program, subject)
+    return exported.model, edges, read_guards(program, subject), tuple(questions)
 
 
 def _bytes(model: torch.nn.Module, cut: Cut) -> int:

@@ -57,6 +57,11 @@ def _conditions(environment: Any, program: torch.export.ExportedProgram, symbols
             yield symbol <= bounds.upper
 
 
+def condition_on_dims(expression: Any, sizes: dict[str, Size]) -> str | None:
+    """Return a sympy condition on torch's symbols as one on the dims, or None if it is about values too."""
+    return _rename(_python(expression), sizes)
+
+
 def _python(expression: Any) -> str:
     from torch.utils._sympy.printers import PythonPrinter  # seen to work in torch 2.9–2.13; no public counterpart
 

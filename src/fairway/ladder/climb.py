@@ -22,11 +22,12 @@ from fairway.evidence.lattice import Level
 from fairway.evidence.reach import UNPROVEN_CODES
 from fairway.evidence.sampling import examples
 from fairway.findings import Finding, exit_status
+from fairway.ladder.assumed import NAMED, assumed_sizes
 from fairway.ladder.attempt import Limits, Outcome, Workers
 from fairway.ladder.capture import Captured, capture, case_for
 from fairway.ladder.diagnose import accuse, blame, diagnose
 from fairway.ladder.judging import judged_apart, settle
-from fairway.ladder.plan import SOURCE, Step, next_step
+from fairway.ladder.plan import Step, next_step
 from fairway.ladder.preflight import Preflight, computed, faked, glance, look
 from fairway.ladder.prescribe import Prescription, check_patches, matches_for, patched, prescribe
 from fairway.ladder.route import Route
@@ -43,8 +44,6 @@ from fairway.workshop import outside
 Verdict = Literal["verified", "wrong", "unproven", "failed"]
 Heard = Callable[[Any], None]
 
-NAMED = ("FW205", "FW206", "FW207", "FW211", "FW212", "FW216", "FW217")
-"""Findings that name the true cause in the user's own code."""
 
 _BETTER: tuple[Verdict, ...] = ("failed", "wrong", "unproven", "verified")
 
@@ -80,6 +79,11 @@ class Rung:
     export_seconds: float = 0.0
     tried: tuple[str, ...] = ()
     """Names of the remedies prescribed, also where the capture failed."""
+
+    @property
+    def walked(self) -> bool:
+        """Whether anything was captured; a step is left at once if no remedy can do what it needs."""
+        return bool(self.findings or self.seconds)
 
 
 @dataclass(frozen=True)
@@ -127,12 +131,14 @@ def climb(
             seen = workers.run(lambda tell: _look(subject, settings, ())) if not repeats else seen
             preflight, suspected = seen.value[-2:] if seen.status == "done" else (preflight, suspected)
         rungs.append(rung)
-        heard(("outcome", rung))
+        if rung.walked:
+            heard(("outcome", rung))
         for finding in rung.findings:
             if exit_status(finding.code) == 2:
                 raise UserError(finding)  # such as a full disk: no other rung will fare better
         if rung.verdict == "verified" or (settings.level == "none" and rung.verdict == "unproven"):
             break
+    rungs = [rung for rung in rungs if rung.walked]
     return Climb(preflight, tuple(rungs), _sum_up(preflight, rungs))
 
 
@@ -195,7 +201,7 @@ def _walk(
     live = frozenset((s.where.file or "", s.where.line or 0) for s in suspected)
     prescription, refused = _prescribed(workers, subject, settings, step, earlier, preflight, live)
     tried = tuple(name for name, _ in prescription.chosen)
-    if step.decided and not any(name in SOURCE for name in tried):
+    if step.needs and not any(name in step.needs for name in tried):
         return Rung(step, route, "failed", 0.0, 0, (), (), refused, tried=tried)
     names = [f"{len(rungs)}-{which}.onnx" for which in ("first", "second")]
     paths = [outside(folder, name) if settings.weights == "link" else folder / name for name in names]
@@ -295,7 +301,8 @@ def _weigh(
         if evidence.boundaries:
             line = "; ".join(evidence.boundaries)
             causes = [replace(f, seen=f"{f.seen}; the file is {line}") for f in causes]
-        return "wrong", evidence, (*causes, *evidence.findings, *clash)
+        found = assumed_sizes(captured, evidence, (*causes, *evidence.findings))
+        return "wrong", evidence, (*found, *clash)
     findings = diagnose(judged, suspected)
     return "wrong" if findings[0].code.startswith("FW4") else "unproven", None, tuple(findings)
 

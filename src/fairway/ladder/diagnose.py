@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 
 from fairway.findings import Finding, Where
 from fairway.findings.signatures import recognise
 from fairway.ladder.attempt import Failure, Outcome
+from fairway.ladder.questions import Question
 from fairway.rewrite.find import Suspect
-from fairway.subject.source import is_users, user_frame
+from fairway.subject.source import is_foreign_library, is_users, user_frame
 
 _FRAME = re.compile(
     r'(?:File "|^[ \t]{0,80})([^"\s]{1,1000}?\.py)"?[:,] (?:line )?(\d{1,9}),? in (\w{1,200})', re.MULTILINE
@@ -48,12 +50,26 @@ def explain(failure: Failure, suspects: Sequence[Suspect]) -> list[Finding]:
         case "FW306" | "FW328":
             return [Finding(code, failure.message)]
         case "FW304":
-            return [Finding(code, operator or first, where=where, data={"operator": operator})]
+            seen = (operator or first) + _in_library(failure, where)
+            return [Finding(code, seen, where=where, data={"operator": operator})]
         case "FW303":
-            return [*_caused(where, suspects), Finding(code, first, where=where)]
+            return [*_caused(where, suspects), Finding(code, first + _in_library(failure, where), where=where)]
         case "FW302":
-            return [*_caused(where, suspects), Finding(code, _constraint(text) or first, where=where)]
-    return [Finding(code, first, where=where)]
+            asked: Question | None = next(iter(failure.questions), None)
+            seen = _constraint(text) or first
+            if asked is None:
+                return [*_caused(where, suspects), Finding(code, seen, where=where)]
+            return [*_caused(asked.where, suspects), Finding(code, f"{asked}; {seen}", where=asked.where)]
+    return [Finding(code, first + _in_library(failure, where), where=where)]
+
+
+def _in_library(failure: Failure, where: Where | None) -> str:
+    """Return the library's line that raised the error, if the place named is the user's call of it."""
+    frames = [f for f in failure.frames if f.file and is_foreign_library(f.file)]
+    if where is None or not frames or not is_users(where.file or ""):
+        return ""
+    inner = frames[-1]
+    return f"; in {'/'.join(Path(inner.file or '').parts[-3:])}:{inner.line} `{inner.source}`"
 
 
 def blame(warned: Sequence[tuple[str, Where]], suspects: Sequence[Suspect]) -> list[Finding]:

@@ -40,6 +40,11 @@ class Step:
         how = " with branches decided" if self.decided else " with rewrites" if self.rewrites else ""
         return self.route.name + how + without + larger
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Remedies of which one must be chosen, or the step is a repetition of an earlier one."""
+        return SOURCE if self.decided else ()
+
 
 BORROWED = "transformers_patches"
 """The remedy that is not ours. Where it did not help, the same route is tried once without it."""
@@ -61,6 +66,9 @@ LOOP = "FW206"
 
 BRANCH = "FW207"
 """Once a branch in the user's own code was to blame, scripting is next: it alone keeps both arms."""
+
+FIXED = "FW402"
+"""`len(t)` and `int(size)` fix a size for non-strict capture, and stay symbolic under strict capture."""
 
 DECISION = "FW303"
 
@@ -87,8 +95,9 @@ def next_step(
     out = _ruled_out(rungs)
     tried = {name for rung in rungs for name in rung.tried}
     steps = _larger(rungs) + _decided(rungs, settings) + _steps(settings, bool(suspects) and settings.remedies)
-    if any(finding.code == BRANCH for rung in rungs for finding in rung.findings):
-        steps.sort(key=lambda step: step.route.name != "script")
+    seen = {finding.code for rung in rungs for finding in rung.findings}
+    sooner = "script" if BRANCH in seen else "strict-dynamic" if FIXED in seen else ""
+    steps.sort(key=lambda step: step.route.name != sooner)
     for step in steps:
         if not step.route.traced:
             step = replace(step, repeats=repeats)
@@ -130,7 +139,9 @@ def _ruled_out(rungs: Sequence[Any]) -> set[str]:
         if rung.route.traced or rewritten:
             continue
         if rung.captured is not None:
-            out |= {"strict-dynamic", "export-named"}  # they differ in what they refuse, not in what they write
+            out.add("export-named")  # it differs in what it refuses, not in what it writes
+            if any(finding.code == LOOP for finding in rung.findings):
+                out.add("strict-dynamic")  # it unrolls loops, too
         for finding in rung.findings:
             out.update(_POINTLESS.get(finding.code, ()))
     return out

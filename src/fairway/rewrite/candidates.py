@@ -21,6 +21,7 @@ import torch
 from fairway.findings import Where
 from fairway.remedies.contract import Case, Refusal
 from fairway.rewrite import runtime
+from fairway.rewrite.aliasing import inputs_may_share_memory
 from fairway.rewrite.expressions import RUNTIME, Expressions
 from fairway.rewrite.find import Site
 from fairway.rewrite.functional import Functional, Refused
@@ -75,7 +76,7 @@ def _installed(rewrite: Rewrite) -> Iterator[None]:
     try:
         for parameter in asking:
             parameter.requires_grad_(False)
-        with installed(rewrite.replacements, rewrite.model):
+        with installed(rewrite.replacements, rewrite.model), inputs_may_share_memory():
             yield
     finally:
         for piece in rewrite.pieces:

@@ -15,6 +15,7 @@ import torch
 # Private names, seen to work in torch 2.9 to 2.13; torch.scan is not public yet.
 from torch._higher_order_ops.scan import scan as _scan
 from torch._higher_order_ops.while_loop import while_loop as _while_loop
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from fairway.rewrite.indexing import get
 from fairway.rewrite.scalars import UNBOUND, Unrewritable, as_tensor, inside
@@ -201,13 +202,25 @@ def loop(
         ends, made, bound = _one_by_one(_eager(held), step, carried, len(lists), last)
     final = list(ends)
     for place in written:
-        if isinstance(carried[place], torch.Tensor):
-            carried[place].copy_(final[place])
-            final[place] = carried[place]
+        final[place] = _write_back(carried[place], final[place])
     joined = tuple(
         [extend(old, new) if new is not None else old for old, new in builtins.zip(lists, made, strict=True)]
     )
     return tuple(final), joined, bound
+
+
+def _write_back(held: Any, new: Any) -> Any:
+    """Give a tensor, list or dict its new contents in place."""
+    match held:
+        case torch.Tensor():
+            held.copy_(new)
+        case list():
+            held[:] = new
+        case dict():
+            held.update(new)
+        case _:
+            return new
+    return held
 
 
 def _eager(held: Steps) -> Iterable[Any]:
@@ -236,14 +249,18 @@ def _captured(held: Steps, step: Step, carried: tuple[Any, ...], lists: int) -> 
     before = None
     if carried:
         first = step(held.at(torch.scalar_tensor(start, dtype=torch.int64)), carried)
-        if not all(_alike(a, b) for a, b in builtins.zip(carried, first[0], strict=True)):
+        if not _alike(carried, first[0]):
             # The first step makes what the others carry on (None, 0, another shape): it is taken out of the loop.
             before, carried, start = first, first[0], start + held.step
-    init = [_own(as_tensor(value)) for value in carried] or [torch.zeros(())]
+    leaves, form = tree_flatten(carried)
+    init = [_own(as_tensor(value)) for value in leaves] or [torch.zeros(())]
 
     def combine(state: list[Any], k: torch.Tensor) -> Any:
-        ends, news, bound = step(held.at(k), tuple(state[: len(carried)]))
-        kept = [_own(as_tensor(value, old)) for value, old in builtins.zip(ends, state, strict=False)]
+        ends, news, bound = step(held.at(k), tree_unflatten(state[: len(leaves)], form))
+        ended, form_after = tree_flatten(ends)
+        if form_after != form:
+            raise Unrewritable("what a step hands on has another structure than what it was given")
+        kept = [_own(as_tensor(value, old)) for value, old in builtins.zip(ended, state, strict=False)]
         return kept or [state[0].clone()], [_own(as_tensor(value)) for value in (*news, *bound)]
 
     ends, ys = _scan(combine, init, torch.arange(start, stop, held.step))
@@ -252,10 +269,17 @@ def _captured(held: Steps, step: Step, carried: tuple[Any, ...], lists: int) -> 
             torch.cat([as_tensor(a).unsqueeze(0), b])
             for a, b in builtins.zip((*before[1], *before[2]), ys, strict=True)
         ]
-    return tuple(ends[: len(carried)]), tuple(ys[:lists]), tuple([y[-1] for y in ys[lists:]])
+    handed_on = tree_unflatten(list(ends[: len(leaves)]), form)
+    return handed_on, tuple(ys[:lists]), tuple([y[-1] for y in ys[lists:]])
 
 
-def _alike(old: Any, new: Any) -> bool:
+def _alike(before: Any, after: Any) -> bool:
+    """Whether a step hands on what it was given: the same structure, shapes and dtypes."""
+    (old, form), (new, form_after) = tree_flatten(before), tree_flatten(after)
+    return form == form_after and all(map(_is_like, old, new))
+
+
+def _is_like(old: Any, new: Any) -> bool:
     if isinstance(old, torch.Tensor):
         return (
             isinstance(new, torch.Tensor)

@@ -35,6 +35,11 @@ def is_models(file: str) -> bool:
     return is_users(file) or is_foreign_library(file)
 
 
+def line_at(file: str, line: int, function: str) -> Where:
+    """Return a place in a file with its text."""
+    return Where(file=file, line=line, function=function, source=linecache.getline(file, line).strip() or None)
+
+
 def user_frame(frames: Sequence[Where]) -> Where | None:
     """The innermost frame in the user's code, else in a library that is not the exporter."""
     for owned in (is_users, is_foreign_library):

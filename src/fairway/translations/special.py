@@ -86,7 +86,9 @@ def digamma(self: Any) -> Any:
     return _in_double(self, derivative)
 
 
-def scalar_tensor(s: float, dtype: int = -1, **_: Any) -> Any:
+def scalar_tensor(s: Any, dtype: int = -1, **_: Any) -> Any:
+    if isinstance(s, ir.Value):  # a size, or a number computed from one
+        return cast(s, KIND.FLOAT if is_none(dtype) else KIND(dtype))
     return op.Constant(value=ir.tensor(s, dtype=KIND.FLOAT if is_none(dtype) else KIND(dtype)))
 
 

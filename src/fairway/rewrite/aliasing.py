@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 # Private names, seen in torch 2.13; where one is missing, torch refuses such scans as before.
 from torch._dynamo.variables import higher_order_ops
-from torch._higher_order_ops.utils import has_potential_input_alias_or_mutation
-
-scan: Any = importlib.import_module("torch._higher_order_ops.scan")  # the package has a function of that name
+from torch._higher_order_ops import utils
 
 
 @contextmanager
@@ -22,19 +19,19 @@ def inputs_may_share_memory() -> Iterator[None]:
     is a copy (`repeat.py`), so it shares memory with nothing.
     """
     in_dynamo: Any = getattr(higher_order_ops, "check_aliasing_and_input_mutation", None)
-    later: Any = getattr(scan, "_check_alias_and_mutation", None)
+    later: Any = getattr(utils, "_check_alias_and_mutation", None)
 
     def check(tracer: Any, graph: Any, mutation: bool, aliasing: bool, target: Any) -> None:
         in_dynamo(tracer, graph, mutation, True, target)
 
     def check_later(graph: Any, inputs: Any, name: str, pre_dispatch: bool) -> None:
-        _, writes = has_potential_input_alias_or_mutation(graph, inputs, pre_dispatch=pre_dispatch)
+        _, writes = utils.has_potential_input_alias_or_mutation(graph, inputs, pre_dispatch=pre_dispatch)
         if writes:
             raise RuntimeError(f"{name} might be modifying the input!")
 
     patches = [
         (higher_order_ops, "check_aliasing_and_input_mutation", in_dynamo, check),
-        (scan, "_check_alias_and_mutation", later, check_later),
+        (utils, "_check_alias_and_mutation", later, check_later),
     ]
     present = [patch for patch in patches if patch[2] is not None]
     try:

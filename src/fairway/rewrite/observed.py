@@ -27,6 +27,8 @@ Span = tuple[int, int, int, int]
 
 LEAST_RUNS = 2
 """Runs of which the steps can be compared."""
+VISITS = 2
+"""How often every point is visited."""
 
 
 @dataclass(frozen=True)
@@ -81,25 +83,31 @@ def live_lines(
     sites = every_site(model, given)
     if not sites:
         return frozenset()
-    probes = [make_probe(site) for site in sites]
-    observed = [Observed() for _ in sites]
+    known = _lines_of(study)
+    points = list(runs)
+    with suppress(Exception):  # a point that PyTorch refuses is for the judge to meet
+        points[0]()
+    live = sites
+    # What a cache remembers by size, as einops does, runs at the first visit of a point and not at the second.
+    for _ in range(VISITS):
+        seen = _observe(live, points) if live else {}
+        if seen is None:
+            return None
+        live = tuple(site for site in live if site not in seen or _is_live(site, seen[site], known))
+    return frozenset(map(line_of, live))
+
+
+def _observe(sites: Sequence[Site], runs: Sequence[Callable[[], Any]]) -> dict[Site, Observed] | None:
+    """Return what the runs did at each site that can be followed; None if too few could be made."""
+    probes = {site: probe for site in sites if (probe := make_probe(site)) is not None}
+    observed = {site: Observed() for site in probes}
     count = 0
-    for number, run in enumerate(runs):
-        with suppress(Exception):  # a point that PyTorch refuses is for the judge to meet
-            if number == 0:
-                run()
-            for one, passes in zip(observed, count_passes(run, probes), strict=True):
+    for run in runs:
+        with suppress(Exception):
+            for one, passes in zip(observed.values(), count_passes(run, list(probes.values())), strict=True):
                 one.add(passes)
             count += 1
-    if count < LEAST_RUNS:
-        return None
-    known = _lines_of(study)
-    kept = [
-        line_of(site)
-        for site, probe, one in zip(sites, probes, observed, strict=True)
-        if probe is None or _is_live(site, one, known)
-    ]
-    return frozenset(kept)
+    return observed if count >= LEAST_RUNS else None
 
 
 def _lines_of(study: Study | None) -> frozenset[Line] | None:
@@ -119,13 +127,11 @@ def _is_live(site: Site, observed: Observed, known: frozenset[Line] | None) -> b
     return site.suspect.kind != "loop" or len(set(observed.steps)) > 1
 
 
-def count_passes(run: Callable[[], Any], probes: Sequence[Probe | None]) -> list[Passes]:
+def count_passes(run: Callable[[], Any], probes: Sequence[Probe]) -> list[Passes]:
     """Run once, and count how often each probe is passed."""
     counts = [Passes() for _ in probes]
     places: dict[types.CodeType, dict[int, list[tuple[Passes, bool]]]] = {}
     for probe, passes in zip(probes, counts, strict=True):
-        if probe is None:
-            continue
         here = places.setdefault(probe.code, {})
         for offset in probe.entered:
             here.setdefault(offset, []).append((passes, False))

@@ -67,7 +67,9 @@ def own_functions(model: torch.nn.Module) -> list[types.FunctionType]:
 
 
 def _function_of(value: Any) -> types.FunctionType | None:
-    value = getattr(value, "__func__", value) if isinstance(value, types.MethodType | staticmethod | classmethod) else value
+    value = (
+        getattr(value, "__func__", value) if isinstance(value, types.MethodType | staticmethod | classmethod) else value
+    )
     value = value.fget if isinstance(value, property) else value
     value = value.func if isinstance(value, functools.partial) else value
     value = vars(value).get("__wrapped__", value) if isinstance(value, functools._lru_cache_wrapper) else value
@@ -115,7 +117,7 @@ def loading(functions: list[types.FunctionType], table: Mapping[Any, Any]) -> It
     """Let these functions load the table's values for its keys. Of a builtin only calls are changed."""
     aliases = {id(original): f"_fairway_{number}" for number, original in enumerate(table)}
     changed: list[tuple[types.FunctionType, types.CodeType]] = []
-    named = {alias: new for alias, new in zip(aliases.values(), table.values(), strict=True)}
+    named = dict(zip(aliases.values(), table.values(), strict=True))
     vars(builtins).update(named)
     try:
         for function in functions:

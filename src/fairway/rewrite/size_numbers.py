@@ -44,11 +44,11 @@ class SizeNumbers:
 
     def int(self, *args: Any, **kwargs: Any) -> Any:
         kept = self._open(args[0]) if len(args) == 1 and not kwargs else None
-        return builtins.int(*args, **kwargs) if kept is None else torch.sym_int(kept)
+        return builtins.int(*args, **kwargs) if kept is None else torch.sym_int(kept)  # type: ignore[no-untyped-call]
 
     def float(self, *args: Any) -> Any:
         kept = self._open(args[0]) if len(args) == 1 else None
-        return builtins.float(*args) if kept is None else torch.sym_float(kept)
+        return builtins.float(*args) if kept is None else torch.sym_float(kept)  # type: ignore[no-untyped-call]
 
     def len(self, value: Any, /) -> Any:
         if isinstance(value, torch.Tensor) and value.dim() and is_symbolic(value.shape[0]):

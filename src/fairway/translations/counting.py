@@ -1,7 +1,7 @@
 """How many, and how far spread: bincount, runs of equal elements, histc, variance.
 
-torch's bincount takes no weights and no symbolic length, and its histc no range found in the data. Its variance divides by a negative number
-where fewer elements than the correction are left, where PyTorch divides by zero.
+torch's bincount takes no weights and no symbolic length, and its histc no range found in the data. Its variance
+divides by a negative number where fewer elements than the correction are left, where PyTorch divides by zero.
 """
 
 from __future__ import annotations

@@ -185,6 +185,26 @@ def test_a_cache_that_only_saves_work_is_not_state() -> None:
     assert look(subject_of(Caches()), True).findings == ()
 
 
+def test_a_buffer_that_was_none_is_none_again() -> None:
+    class FillsIn(Stateful):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("mask", None, persistent=False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if self.mask is None:
+                self.register_buffer("mask", torch.ones(4), persistent=False)
+            return x * self.mask  # type: ignore[operator]
+
+    assert look(subject_of(FillsIn()), True).findings == ()
+    model = FillsIn()
+    state = ModelState(model)
+    model(torch.ones(1, 4))
+    assert state.find_changes() == ["mask"]
+    state.restore()
+    assert model.mask is None
+
+
 def test_an_export_says_so_and_writes_nothing(tmp_path: Path) -> None:
     lines = ["x: float32[batch, 4]"]
     result = fairway.export(AddsToBuffer(), lines, tmp_path / "out.onnx", bounds={"batch": (1, 3)}, level="quick")

@@ -27,6 +27,7 @@ WRONG: dict[Any, Callable[..., Any]] = {
 }
 REFUSED: dict[Any, Callable[..., Any]] = {
     aten.bincount.default: lambda x, i: torch.bincount(i, x),
+    aten.unique_consecutive.default: lambda x, i: torch.unique_consecutive(i, dim=-1),
     aten.histc.default: lambda x, i: torch.histc(x, 4),
     aten.squeeze.dim: lambda x, i: torch.stack([x, x]).squeeze(0),
     aten.roll.default: lambda x, i: torch.roll(x, x.shape[0] // 2, 0),

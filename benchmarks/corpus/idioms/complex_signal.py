@@ -108,7 +108,9 @@ class OverlapAddByFold(nn.Module):
         length = (n - 1) * 4 + 8
         y = (frames * self.window).transpose(1, 2)
         wave = F.fold(y, output_size=(1, length), kernel_size=(1, 8), stride=(1, 4)).view(-1, length)
-        norm = F.fold(self.window.square().view(1, 8, 1).expand(1, 8, n).contiguous(), (1, length), (1, 8), stride=(1, 4))
+        norm = F.fold(
+            self.window.square().view(1, 8, 1).expand(1, 8, n).contiguous(), (1, length), (1, 8), stride=(1, 4)
+        )
         return wave / norm.view(1, length).clamp(min=1e-3)
 
 

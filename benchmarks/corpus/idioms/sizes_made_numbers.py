@@ -18,9 +18,7 @@ LONG = {"batch": (1, 4), "time": (2, 16)}
 
 def rearrange(x, pattern, **sizes):
     """einops' `rearrange` in thirty lines: a pattern is parsed, and its unknown sizes are worked out as ints."""
-    left, right = (
-        [tuple(part.split()) for part in _parts(side.strip())] for side in pattern.split("->")
-    )
+    left, right = ([tuple(part.split()) for part in _parts(side.strip())] for side in pattern.split("->"))
     if len(left) != len(x.shape):
         raise ValueError(f"{pattern} does not fit {list(x.shape)}")
     known = {name: int(size) for name, size in sizes.items()}

@@ -219,6 +219,11 @@ _ROWS = (
          "ONNX files take tensors. Python numbers and flags of the call, and the lengths of its lists, are constants "
          "of the file.",
          ("Pass a tensor to keep a number open; export one file for each length of a list.",), "note"),
+    Code("FW225", "size-made-number", "A size is made a plain number", "model",
+         "`int(x.shape[1])`, `len(x)` and `math.sqrt(n)` give the example's number while the model is captured, which "
+         "fixes the dim.",
+         ("Leave remedies on: size_made_number.",
+          "Or compute with the size itself: x.shape[1] for int(x.shape[1]), n ** 0.5 for math.sqrt(n).")),
     # FW3xx: exporters.
     Code("FW301", "capture-failed", "The exporter could not capture the model", "upstream",
          "The exporter raised an error of its own.", ("See what the other rungs said: add --json.",)),

@@ -112,8 +112,7 @@ def _walk(model: torch.nn.Module) -> Iterator[tuple[Key, Any]]:
             continue  # its tables are not Python's
         for table in _TABLES:
             for name, tensor in module.__dict__[table].items():
-                if tensor is not None:
-                    yield (module, name, table), tensor
+                yield (module, name, table), tensor
         for name, value in module.__dict__.items():
             if name not in _INTERNAL:
                 yield (module, name, None), value

@@ -31,7 +31,8 @@ _BYTES = "divides where PyTorch multiplies by the inverse, and refuses ranges ot
 
 BETTER: dict[torch._ops.OpOverload, Defect] = {
     _ATEN.scalar_tensor.default: Defect(
-        "a float64 number is rounded to float32 on its way", lambda given: given.get("dtype") == KIND.DOUBLE
+        "a float64 number is rounded to float32 on its way",
+        lambda given: given.get("dtype") == KIND.DOUBLE and isinstance(given["s"], int | float),
     ),
     _ATEN.log_sigmoid.default: Defect("the logarithm of a sigmoid that underflowed is minus infinity"),
     _ATEN.logcumsumexp.default: Defect("elements far below the row's largest come out as minus infinity"),
@@ -43,7 +44,14 @@ BETTER: dict[torch._ops.OpOverload, Defect] = {
         lambda given: bool(given.get("label_smoothing")) or is_float(given["target"]),
     ),
     _ATEN.hamming_window.default: Defect("ONNX's window has other numbers than PyTorch's"),
-    _ATEN.bincount.default: Defect("weights are refused", lambda given: given.get("weights") is not None),
+    _ATEN.bincount.default: Defect(
+        "weights are refused, and so is a least length that depends on a size",
+        lambda given: given.get("weights") is not None or not isinstance(given.get("minlength", 0), int),
+    ),
+    _ATEN.unique_consecutive.default: Defect(
+        "the only dim is refused when it is counted from the end",
+        lambda given: len(given["self"].shape) == 1 and given.get("dim") == -1,
+    ),
     _ATEN.histc.default: Defect(
         "a range found in the data is refused", lambda given: given.get("min", 0) == given.get("max", 0)
     ),

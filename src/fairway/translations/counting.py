@@ -1,7 +1,7 @@
-"""How many, and how far spread: bincount, histc, variance.
+"""How many, and how far spread: bincount, runs of equal elements, histc, variance.
 
-torch's bincount takes no weights, and its histc no range found in the data. Its variance divides by a negative number
-where fewer elements than the correction are left, where PyTorch divides by zero.
+torch's bincount takes no weights and no symbolic length, and its histc no range found in the data. Its variance
+divides by a negative number where fewer elements than the correction are left, where PyTorch divides by zero.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from onnxscript import opset18 as op
 
-from fairway.translations.building import KIND, Table, cast, flat, ints, number, typed, wide
+from fairway.translations.building import KIND, Table, cast, counted, flat, ints, number, typed, wide
 
 
 def bincount(self: Any, weights: Any = None, minlength: int = 0) -> Any:
     places = wide(self)
     # With -1 in front there is always a largest, and nothing counts as up to 0.
     length = op.Add(op.ReduceMax(op.Concat(ints([-1]), places, axis=0), [0], keepdims=1), [1])
-    length = op.Max(length, ints([minlength]))
+    length = op.Max(length, ints([minlength]) if isinstance(minlength, int) else op.Reshape(minlength, [1]))
     if weights is None:
         added = op.Expand(op.Constant(value_int=1), op.Shape(places))
         none = op.Expand(op.Constant(value_int=0), length)
@@ -27,6 +27,17 @@ def bincount(self: Any, weights: Any = None, minlength: int = 0) -> Any:
         added = cast(weights, weights.dtype if weights.dtype == KIND.FLOAT else KIND.DOUBLE)
         none = op.Expand(number(0, added), length)
     return op.ScatterElements(none, places, added, reduction="add")
+
+
+def unique_consecutive(self: Any, return_inverse: bool = False, return_counts: bool = False, dim: int = -1) -> Any:
+    """Of a tensor with one dim: the first of each run of equal elements, each element's run, and the runs' lengths."""
+    length = op.Shape(self)
+    changes = op.Not(op.Equal(op.Slice(self, [1], [2**31], [0]), op.Slice(self, [0], [-1], [0])))
+    first = op.Slice(op.Concat(op.Cast(ints([1]), to=KIND.BOOL), changes, axis=0), [0], length, [0])
+    run = op.Sub(op.CumSum(op.Cast(first, to=KIND.INT64), op.Constant(value_int=0)), [1])
+    starts = op.Compress(counted(length), first, axis=0)
+    counts = op.Sub(op.Concat(op.Slice(starts, [1], [2**31], [0]), length, axis=0), starts)
+    return op.Compress(self, first, axis=0), run, counts
 
 
 def histc(self: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
@@ -86,6 +97,7 @@ def _spread(
 
 TABLE: Table = {
     torch.ops.aten.bincount.default: bincount,
+    torch.ops.aten.unique_consecutive.default: unique_consecutive,
     torch.ops.aten.histc.default: histc,
     torch.ops.aten.var.correction: var,
     torch.ops.aten.std.correction: std,

@@ -88,7 +88,7 @@ def capture(
     from fairway.ladder.capture_trace import trace_program
     from fairway.ladder.finish import finish
 
-    case.output_names = tuple(output_names)
+    case.output_names, case.cut = tuple(output_names), cut
     with ExitStack() as stack, torch.no_grad(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         owners: list[str] = []

@@ -15,7 +15,7 @@ from fairway.testing import check_apply, check_detect, check_metadata, make_case
 
 ROOT = Path(__file__).parents[2]
 SOURCES, TESTS = ROOT / "src/fairway/remedies", ROOT / "tests/remedies"
-NOT_REMEDIES = {"constants", "packed", "repeated", "__init__", "catalogue", "contract", "plugged"}
+NOT_REMEDIES = {"packed", "__init__", "catalogue", "contract", "plugged"}
 
 every_remedy = pytest.mark.parametrize("name", CATALOGUE)
 

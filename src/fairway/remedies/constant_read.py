@@ -14,13 +14,17 @@ values.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes  # seen to work in torch 2.9–2.13; no public counterpart
 
-from fairway.remedies.constants import Constants, Origin
+from fairway.remedies.constants import NOT_HELD, Constants, Origin
 from fairway.remedies.contract import Applied, Case, Match, Refusal, Remedy
+from fairway.subject.source import is_models
 from fairway.weights.repeats import Cut
 from fairway.weights.stamp import Unlike
 
@@ -33,29 +37,28 @@ def detect(case: Case) -> Match | Refusal:
 
 def same_in_all_blocks(model: torch.nn.Module, cut: Cut | None) -> Callable[[Origin], bool]:
     """Return how to tell whether a tensor of the model is the same in all blocks that its own is captured for."""
-    places: dict[Origin, list[tuple[torch.nn.Module, str]]] = {}
+    alike: dict[Origin, list[Any]] = {}
     for repeat in cut.repeats if cut is not None else ():
         paths = [repeat.block(number) for number in range(repeat.count)]
         blocks = [cut.removed[p] if cut is not None and p in cut.removed else model.get_submodule(p) for p in paths]
         for block in blocks[: repeat.kept]:
             for path, module in block.named_modules():
                 for name in (*module._parameters, *module._buffers, *vars(module)):
-                    places[id(module), name] = [(other, f"{path}.{name}" if path else name) for other in blocks]
+                    alike[id(module), name] = [getattr(other.get_submodule(path), name, None) for other in blocks]
 
     def is_same(origin: Origin) -> bool:
-        found = [_tensor_at(block, path) for block, path in places.get(origin, ())]
-        return all(_equal(found[0], other) for other in found[1:])
+        if origin == NOT_HELD:
+            return not alike
+        first, *others = alike.get(origin, [None])
+        with _disable_current_modes():
+            return all(_is_equal(first, other) for other in others)
 
     return is_same
 
 
-def _tensor_at(block: torch.nn.Module, path: str) -> torch.Tensor:
-    home, _, name = path.rpartition(".")
-    tensor: torch.Tensor = getattr(block.get_submodule(home), name)
-    return tensor
-
-
-def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+def _is_equal(one: Any, other: Any) -> bool:
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return False
     return one.shape == other.shape and one.dtype == other.dtype and torch.equal(one, other)
 
 
@@ -65,13 +68,26 @@ def apply(case: Case, match: Match) -> Applied:
     case.waiting.add(name)
     is_same = same_in_all_blocks(case.model, case.cut)
 
-    def answered(origins: frozenset[Origin]) -> None:
+    def asked(origins: frozenset[Origin] | None) -> None:
+        if origins is None:
+            case.unanswered.update(_running_lines())
+            return
         if not all(map(is_same, origins)):
             raise Unlike("a value that differs between equal blocks is read")
+        case.answered.update(_running_lines())
         case.used.add(name)
 
-    with Constants(case.model, answered).following():
+    with Constants(case.model, asked).following():
         yield
+
+
+def _running_lines() -> Iterator[tuple[str, int]]:
+    """Yield the lines of the model's own code that are being run."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if is_models(frame.f_code.co_filename):
+            yield frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
 
 
 REMEDY = Remedy(

@@ -56,6 +56,10 @@ class Case:
     """Lines of branches on values that a remedy decided, as files and line numbers."""
     cut: Cut | None = None
     """The blocks that were taken out of the model, if any."""
+    answered: set[tuple[str, int]] = field(default_factory=set)
+    """Lines at which values that no input reaches were read, as files and line numbers."""
+    unanswered: set[tuple[str, int]] = field(default_factory=set)
+    """Lines at which other values were asked for."""
     applying: str = ""
     """The remedy whose `apply` is being entered."""
     used: set[str] = field(default_factory=set)

@@ -44,7 +44,8 @@ def repeat(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[A
         raise NotFollowed(f"a function of {home}")
     if torch._C._functorch.peek_interpreter_stack() is not None:
         raise NotFollowed("inside torch.vmap or a gradient")
-    with _disable_current_modes(), torch.no_grad(), _Examined() as examined:
+    plain = torch._C.DisableTorchFunction()  # other modes, such as one that decides branches, are not asked
+    with _disable_current_modes(), plain, torch.no_grad(), _Examined() as examined:
         try:
             return func(*args, **kwargs), examined.asks
         except Exception as error:
@@ -89,6 +90,8 @@ def is_written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ite
         if schema is None or schema.is_mutable:
             yield from (*args, *kwargs.values())
         return
+    if name.endswith(("batch_norm", "instance_norm")):
+        yield from (*args, *kwargs.values())  # running statistics are written into without any trace
     sets = name in ("__setitem__", "__set__") or (name.startswith("__i") and name not in _READING)
     if args and (sets or (name.endswith("_") and not name.endswith("__"))):
         yield args[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
 import warnings
@@ -68,14 +69,14 @@ class ExportOnBest(_Base):  # type: ignore[misc]  # which one it is depends on w
             self._check(model)
         self.best = value
         # A copy, also of what is on the CPU already: the optimiser writes into the model's own tensors.
-        self.weights = {name: tensor.detach().to("cpu", copy=True) for name, tensor in model.state_dict().items()}
+        self.weights = {name: _copied(value, "cpu") for name, value in model.state_dict().items()}
         return True
 
     def finish(self, model: torch.nn.Module) -> Result:
         """Exports the best weights and publishes the file. What is not verified is not published, with a warning."""
         if self.best is None:
             raise complain("FW006", f"no value of {self.monitor} was seen, so no weights are the best")
-        last = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+        last = {name: _copied(value) for name, value in model.state_dict().items()}
         training = [module for module in model.modules() if module.training]
         model.load_state_dict(self.weights)
         model.eval()
@@ -128,3 +129,12 @@ class ExportOnBest(_Base):  # type: ignore[misc]  # which one it is depends on w
         from fairway.publish import publish
 
         return [publish(result.path, where) for where in self.publish_to]
+
+
+def _copied(value: Any, device: str | None = None) -> Any:
+    """A copy of an entry of a state dict, which need not be a tensor."""
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return copy.deepcopy(value)
+    return value.detach().to(device or value.device, copy=True)

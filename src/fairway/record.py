@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import blake3
 
 from fairway.subject.dims import show
-from fairway.weights.mapped import Mappings
 
 if TYPE_CHECKING:
     import torch
@@ -48,28 +47,10 @@ def versions() -> dict[str, str]:
 
 
 def hash_model(model: torch.nn.Module) -> str:
-    """A fingerprint of class, names, shapes and values of every parameter and buffer.
+    """A fingerprint of class, names, shapes and values of every parameter and buffer."""
+    from fairway.weights.held import hash_held
 
-    Of a tensor that lies in a large checkpoint, its place there and the file's own hash are taken: the file is read
-    once, and never through the model's memory.
-    """
-    digest = hashlib.sha256(f"{type(model).__module__}.{type(model).__qualname__}".encode())
-    mappings = Mappings()
-    for name, tensor in model.state_dict().items():
-        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-        mapped = tensor.is_contiguous() and tensor.device.type == "cpu"
-        span = mappings.find(tensor.data_ptr(), tensor.nbytes) if mapped else None
-        if span is not None and os.path.getsize(span.path) >= LARGE:
-            digest.update(f"{hash_checkpoint(Path(span.path))}{span.offset}{span.length}".encode())
-        else:
-            digest.update(memoryview(_bytes_of(tensor)))
-    return digest.hexdigest()
-
-
-def _bytes_of(tensor: torch.Tensor) -> Any:
-    import torch
-
-    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return hash_held(model, LARGE, lambda path: hash_checkpoint(Path(path)))
 
 
 def hash_file(path: Path) -> str:

@@ -19,6 +19,7 @@ from fairway.runtimes.eager import run_eager
 from fairway.runtimes.truth import run_truth
 from fairway.subject.sample import Sample
 from fairway.subject.subject import Subject
+from fairway.weights.held import bytes_held
 from fairway.weights.mapped import let_go
 
 LARGE_MODEL_BYTES = 256 * 2**20
@@ -36,7 +37,7 @@ SPLIT_MODEL_BYTES = 2 * 2**30
 
 
 def model_bytes(model: torch.nn.Module) -> int:
-    return sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
+    return bytes_held(model)
 
 
 def is_large(model: torch.nn.Module) -> bool:

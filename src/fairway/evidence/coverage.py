@@ -187,14 +187,20 @@ class Coverage:
             return False
         if branch.varies():
             return True
-        if not _can_read_values(branch):
-            return False
+        return bool(self.lines_read_for(branch))
+
+    def lines_read_for(self, branch: Branch) -> frozenset[tuple[str, int]]:
+        """Return the lines at which values are read for a condition; none if its numbers vary by themselves."""
+        if branch.varies() or not _can_read_values(branch):
+            return frozenset()
         file = branch.site.code.co_filename
         asked, jump = span_of(branch.test), position(branch.site)  # `if not x:` reads x in the jump itself
-        if any(read.file == file and (read.is_within(asked) or read.span == jump) for read in self.reads):
-            return True
         before = self._lines_assigning(branch)
-        return any(read.file == file and read.span[0] in before for read in self.reads)
+        return frozenset(
+            (file, read.span[0])
+            for read in self.reads
+            if read.file == file and (read.is_within(asked) or read.span == jump or read.span[0] in before)
+        )
 
     def lines_deciding(self, branch: Branch) -> list[tuple[str, int]]:
         """Return the lines of a condition, and those that assign the names that it consists of."""

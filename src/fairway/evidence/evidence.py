@@ -66,6 +66,8 @@ class FileFacts:
     """Whether the file holds one side only of every branch."""
     decided: frozenset[tuple[str, int]] = frozenset()
     """Lines of branches on values that a remedy decided."""
+    constant: frozenset[tuple[str, int]] = frozenset()
+    """Lines at which the capture read values that no input reaches, and no others."""
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,10 @@ UNPROVEN_CODES = ("FW203", "FW417", "FW422", "FW504")
 def not_reached(subject: Subject, facts: FileFacts) -> list[Finding]:
     """Return a finding for each branch of which no sample took one side, and for a model that is random at some inputs.
 
-    A branch makes the verdict `unproven` if the file holds one side only, or if a remedy decided that branch.
+    A branch is left out if the capture has shown that no input reaches the values read for it. It makes the verdict
+    `unproven` if the file holds one side only, or if a remedy decided that branch.
     """
-    found = [_finding(one, facts) for one in subject.study.unreached]
+    found = [_finding(one, facts) for one in subject.study.unreached if not _is_constant(one, facts)]
     if subject.study.random is not None:
         sample, where = subject.study.random
         seen = f"two runs differ on the same inputs, at {sample}"
@@ -26,6 +27,10 @@ def not_reached(subject: Subject, facts: FileFacts) -> list[Finding]:
     if subject.study.note:
         found.append(Finding("FW417" if facts.one_sided or facts.decided else "FW418", subject.study.note))
     return found
+
+
+def _is_constant(one: Unreached, facts: FileFacts) -> bool:
+    return bool(one.reads) and one.reads <= facts.constant - facts.decided and not facts.one_sided
 
 
 def _finding(one: Unreached, facts: FileFacts) -> Finding:

@@ -69,7 +69,7 @@ def survey_branches(subject: Subject) -> Study:
         if number < BRANCHES_AIMED_AT:
             found, missed = _aim(subject, coverage, runs, branch)
         else:
-            found, missed = [], [_describe(branch, runs)]
+            found, missed = [], [_describe(branch, coverage, runs)]
         aimed += found
         unreached += missed
     edges = _edges(subject, coverage, runs)
@@ -192,20 +192,20 @@ def _aim(
         reached = [one for one in found if _cheap(subject, one) and reaches(one)]
         # Points that are dear to run here are left to the judge, if it can afford them.
         left = [one for one in found if not _cheap(subject, one) and cost_of(subject, one) <= JUDGED_FLOPS]
-        missed = [] if reached or left or not found else [_describe(branch, runs)]
+        missed = [] if reached or left or not found else [_describe(branch, coverage, runs)]
         return list(dict.fromkeys([*reached, *found])), missed
     one = aim_at_values(subject, branch, runs, reaches) if subject.ranges else None
     if one is not None:
         seeds = (one, replace(one, seed=one.seed + 1))
         return list(seeds), []
-    return [], [_describe(branch, runs)]
+    return [], [_describe(branch, coverage, runs)]
 
 
-def _describe(branch: Branch, runs: Sequence[Sample]) -> Unreached:
+def _describe(branch: Branch, coverage: Coverage, runs: Sequence[Sample]) -> Unreached:
     """Return a branch as data for a result."""
     where = place_of(branch.site, branch.header)
     about = "sizes" if _about_sizes(branch, runs) else "values"
-    return Unreached(where, ast.unparse(branch.test), bool(branch.missing), about)
+    return Unreached(where, ast.unparse(branch.test), bool(branch.missing), about, coverage.lines_read_for(branch))
 
 
 def _cheap(subject: Subject, one: Sample) -> bool:

@@ -70,6 +70,8 @@ class Captured:
     """Whether the file holds one side only of every branch on values or sizes."""
     decided: tuple[tuple[str, int], ...] = ()
     """Lines of branches on values that a remedy decided."""
+    constant: frozenset[tuple[str, int]] = frozenset()
+    """Lines at which values were read that no input reaches, and no others."""
     clash: tuple[str, ...] = ()
     """Names that are both input and output, left unresolved because remedies are off."""
     stored: Stored = field(default_factory=Stored)
@@ -91,7 +93,7 @@ def capture(
     from fairway.ladder.capture_trace import trace_program
     from fairway.ladder.finish import finish
 
-    case.output_names = tuple(output_names)
+    case.output_names, case.cut = tuple(output_names), cut
     with ExitStack() as stack, torch.no_grad(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         owners: list[str] = []
@@ -134,7 +136,7 @@ def capture(
     rewritten = tuple(one.told() for one in rewrites.values())
     return Captured(
         str(path), opset, case.output_names, used, warned, edges, guards, "", case.route.capture == "trace",
-        tuple(case.decided), clash, stored, rewritten, questions,
+        tuple(case.decided), frozenset(case.answered - case.unanswered), clash, stored, rewritten, questions,
     )  # fmt: skip
 
 

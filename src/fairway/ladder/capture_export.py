@@ -21,6 +21,7 @@ from fairway.ladder.tables import built_tables
 from fairway.remedies.contract import Case
 from fairway.subject.dims import Size
 from fairway.subject.subject import Subject
+from fairway.weights.held import bytes_held
 from fairway.weights.known import Weights
 from fairway.weights.linear import gemm_translations
 from fairway.weights.optimise import optimise, quick_matching
@@ -70,7 +71,7 @@ def export_program(
 
 def _bytes(model: torch.nn.Module, cut: Cut) -> int:
     """Of all weights, those of blocks that were taken out too."""
-    return sum(t.nbytes for one in (model, *cut.removed.values()) for t in (*one.parameters(), *one.buffers()))
+    return bytes_held(model, *cut.removed.values())
 
 
 def _frames_behind(error: BaseException, program: torch.export.ExportedProgram) -> list[str]:

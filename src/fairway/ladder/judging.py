@@ -77,7 +77,8 @@ def facts_of(captured: Captured) -> FileFacts:
     """Return what the judge needs to know about a candidate."""
     because = "a trace writes no guards down" if captured.guards is None else ""
     return FileFacts(
-        captured.guards, captured.sampled_because or because, captured.one_sided, frozenset(captured.decided)
+        captured.guards, captured.sampled_because or because, captured.one_sided, frozenset(captured.decided),
+        captured.constant,
     )
 
 

@@ -34,7 +34,7 @@ class ModelState:
         """A copy of a buffer's or attribute's content; None for what is only watched."""
         if isinstance(value, torch.nn.Parameter) or not isinstance(value, torch.Tensor):
             return None
-        if type(value) is not torch.Tensor or value.nbytes > self._room_bytes:
+        if type(value) is not torch.Tensor or value.layout != torch.strided or value.nbytes > self._room_bytes:
             return None
         self._room_bytes -= value.nbytes
         return value.detach().clone()

@@ -10,6 +10,7 @@ from fairway.remedies import (
     bfloat16_without_kernel,
     causal_undecided,
     complex_picked,
+    constant_read,
     float64_without_kernel,
     fully_masked_rows,
     half_mask_absorbed,
@@ -48,6 +49,7 @@ _REMEDIES = (
     sparse_weight.REMEDY,
     rnn_batch_baked.REMEDY,
     # A library, while it captures.
+    constant_read.REMEDY,
     attention_length_baked.REMEDY,
     causal_undecided.REMEDY,
     vmap_mask.REMEDY,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from fairway.findings import Finding, Where
 from fairway.ladder.route import Route
+from fairway.weights.repeats import Cut
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -53,6 +54,12 @@ class Case:
     """Lines of branches of which samples took both sides; None if no samples were run."""
     decided: list[tuple[str, int]] = field(default_factory=list)
     """Lines of branches on values that a remedy decided, as files and line numbers."""
+    cut: Cut | None = None
+    """The blocks that were taken out of the model, if any."""
+    answered: set[tuple[str, int]] = field(default_factory=set)
+    """Lines at which values that no input reaches were read, as files and line numbers."""
+    unanswered: set[tuple[str, int]] = field(default_factory=set)
+    """Lines at which other values were asked for."""
     applying: str = ""
     """The remedy whose `apply` is being entered."""
     used: set[str] = field(default_factory=set)

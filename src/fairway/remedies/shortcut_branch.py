@@ -26,6 +26,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from fairway.findings import Where
+from fairway.remedies.constants import Constants
 from fairway.remedies.contract import Applied, Case, Match, Refusal, Remedy
 
 Site = tuple[str, int]
@@ -115,7 +116,7 @@ def detect(case: Case) -> Match | Refusal:
         return Refusal("no capture has failed at a decision on a value so far")
     if case.route.capture == "strict":
         return Refusal("strict capture reads a mode's own code as part of the model")
-    with Deciding() as run, torch.no_grad():
+    with Deciding() as run, Constants(case.model).following(), torch.no_grad():
         case.model(*case.args, **case.kwargs)
     unseen = [site for site in run.met if case.both_ways is not None and site not in case.both_ways]
     if unseen:

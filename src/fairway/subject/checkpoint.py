@@ -41,7 +41,7 @@ def load_checkpoint(model: torch.nn.Module, path: Path, trust: bool) -> None:
 
 
 def _misfits(model: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> list[str]:
-    own = model.state_dict()
+    own = {name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
     present = {name for names in tied(model) if any(n in state for n in names) for name in names}
     problems = [f"missing {name}" for name in own if name not in state and name not in present]
     problems += [f"unexpected {name}" for name in state if name not in own]
@@ -106,14 +106,14 @@ def _read_safetensors(path: Path) -> Mapping[str, torch.Tensor]:
 def _state(loaded: Any, path: Path) -> Mapping[str, torch.Tensor]:
     """The state dict, also where a training script wrapped it under a key of its own."""
     if isinstance(loaded, torch.nn.Module):
-        return loaded.state_dict()
+        return {name: value for name, value in loaded.state_dict().items() if isinstance(value, torch.Tensor)}
     if isinstance(loaded, Mapping):
-        if loaded and all(isinstance(v, torch.Tensor) for v in loaded.values()):
-            return loaded
-        for key in ("state_dict", "model_state_dict", "model"):
-            inner = loaded.get(key)
-            if isinstance(inner, Mapping) and all(isinstance(v, torch.Tensor) for v in inner.values()):
-                return inner
+        for inner in (loaded, *(loaded.get(key) for key in ("state_dict", "model_state_dict", "model"))):
+            # Some libraries put settings beside the tensors.
+            pairs = inner.items() if isinstance(inner, Mapping) else ()
+            state = {name: value for name, value in pairs if isinstance(value, torch.Tensor)}
+            if state:
+                return state
     held = f"a {type(loaded).__name__}"
     if isinstance(loaded, Mapping):
         held += f" of {', '.join(map(str, loaded))}" if loaded else " of nothing"

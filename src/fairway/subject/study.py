@@ -22,6 +22,8 @@ class Unreached:
     """The answer that no sample gave."""
     about: str
     """`values` or `sizes`."""
+    reads: frozenset[Line] = frozenset()
+    """Lines at which values are read for it, if nothing else shows that it depends on the inputs."""
 
     def __str__(self) -> str:
         return f"{self.where.file}:{self.where.line}: `{self.condition}` was never {str(self.missing).lower()}"

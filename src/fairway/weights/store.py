@@ -20,6 +20,7 @@ import torch
 
 from fairway.errors import complain
 from fairway.subject.room import amount
+from fairway.weights.held import bytes_of
 from fairway.weights.mapped import Mappings, Span
 
 Mode = Literal["embed", "copy", "link"]
@@ -233,14 +234,14 @@ def _moved(value: ir.Value, location: str) -> ir.ExternalTensor:
 def checkpoint_files(model: torch.nn.Module) -> tuple[str, ...]:
     """The files that the model's weights lie in, sorted."""
     mappings = Mappings()
-    tensors = (*model.parameters(), *model.buffers())
-    spans = (mappings.find(t.data_ptr(), t.nbytes) for t in tensors if t.is_contiguous() and t.device.type == "cpu")
+    dense = [t for t in (*model.parameters(), *model.buffers()) if t.layout == torch.strided]
+    spans = (mappings.find(t.data_ptr(), t.nbytes) for t in dense if t.is_contiguous() and t.device.type == "cpu")
     return tuple(sorted({span.path for span in spans if span is not None}))
 
 
 def check_disk(model: torch.nn.Module, target: Path, asked: Mode | None) -> None:
     """Refuses early what would fail when everything else is done: a disk without room for the weights."""
-    tensors = {id(t): t.nbytes for t in (*model.parameters(), *model.buffers())}
+    tensors = {id(t): bytes_of(t) for t in (*model.parameters(), *model.buffers())}
     size = sum(tensors.values())
     total, _, free = shutil.disk_usage(target.parent)
     if choose(asked, size) != "link" and total and size > free:  # some file systems do not tell

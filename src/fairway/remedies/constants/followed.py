@@ -1,0 +1,137 @@
+"""Which tensors no input reaches, each with its real counterpart."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._subclasses import FakeTensor, FakeTensorMode  # these seen to work in torch 2.9–2.13; no public counterpart
+from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack
+from torch.utils.weak import WeakTensorKeyDictionary
+
+Origin = tuple[int, str]
+"""A tensor of the model: the id of the module that holds it, and its name there."""
+
+NOT_HELD: Origin = (0, "")
+"""A tensor that no module holds by a name, such as a global or one in a list."""
+
+Asked = Callable[[frozenset[Origin] | None], None]
+"""Called at each question about values: with the tensors of the model behind the answer, or None if there is none."""
+
+
+@dataclass(eq=False)
+class Group:
+    """Tensors that share memory: a write into one is a write into all."""
+
+    known: bool = True
+    origins: frozenset[Origin] = frozenset()
+    """The tensors of the model that its values come from."""
+    roots: int = 1
+    """Tensors of the model in it, each with a copy of its own."""
+    values: weakref.WeakSet[Value] = field(default_factory=weakref.WeakSet)
+
+    def is_current(self) -> bool:
+        return self.known and all(value.is_current() for value in self.values)
+
+    def accept_write(self) -> None:
+        """Note that a write was repeated on the real tensors."""
+        self.known = self.known and self.roots == 1
+        for value in self.values:
+            value.version = value.version_now()
+
+
+class Value:
+    """The real counterpart of one tensor."""
+
+    def __init__(self, tensor: torch.Tensor, real: torch.Tensor, group: Group, is_copied: bool) -> None:
+        """A tensor of the model's own is copied once it is needed: what is done to it here is not done to the model."""
+        self._tensor = weakref.ref(tensor)
+        self._real = real
+        self._is_copied = is_copied
+        self.group = group
+        self.version = int(tensor._version)
+        group.values.add(self)
+
+    @property
+    def real(self) -> torch.Tensor:
+        if not self._is_copied:
+            with _disable_current_modes(), torch._C.DisableTorchFunction():
+                self._real, self._is_copied = self._real.detach().clone(), True
+        return self._real
+
+    def version_now(self) -> int:
+        tensor = self._tensor()
+        return self.version if tensor is None else int(tensor._version)
+
+    def is_current(self) -> bool:
+        """Whether nothing was written into the tensor that was not repeated on the real one."""
+        return self.version_now() == self.version
+
+
+class Followed:
+    """The tensors that are followed, from the start of a run of the model on."""
+
+    def __init__(self, model: torch.nn.Module, asked: Asked) -> None:
+        self.asked = asked
+        self._model = model
+        self._values: Any = WeakTensorKeyDictionary()
+        self._symbolic = False
+        self._originals = {(id(module), name): tensor for module, name, tensor in _held(model)}
+
+    def start(self) -> None:
+        """Take the model's tensors as they are now: a capture replaces them by ones without values."""
+        self._values.clear()
+        self._symbolic = any(isinstance(mode, FakeTensorMode) for mode in _get_current_dispatch_mode_stack())
+        groups: dict[int, Group] = {}
+        known: set[int] = set()
+        for module, name, tensor in _held(self._model):
+            original = self._originals.get((id(module), name))
+            if original is None or id(tensor) in known or not _is_plain(original):
+                continue
+            known.add(id(tensor))
+            address = original.untyped_storage()._cdata
+            group = groups.setdefault(address, Group(roots=0))
+            group.roots += 1
+            group.origins |= {(id(module), name)}
+            self._values[tensor] = Value(tensor, original, group, is_copied=False)
+
+    def value_of(self, tensor: torch.Tensor) -> Value | None:
+        """Return the real counterpart of a tensor; None if an input may have reached it."""
+        value: Value | None = self._values.get(tensor)
+        # What comes from an input is a fake tensor; torch.export leaves tensors that no module holds as they are.
+        if value is None and self._symbolic and not isinstance(tensor, FakeTensor) and _is_plain(tensor):
+            value = self.add(tensor, tensor, Group(origins=frozenset({NOT_HELD})), is_copied=False)
+        return value if value is not None and value.group.is_current() else None
+
+    def group_of(self, tensor: torch.Tensor) -> Group | None:
+        value = self._values.get(tensor)
+        return None if value is None else value.group
+
+    def add(self, tensor: torch.Tensor, real: torch.Tensor, group: Group, is_copied: bool = True) -> Value:
+        value = self._values[tensor] = Value(tensor, real, group, is_copied)
+        return value
+
+    def note_answer(self, values: Sequence[Value]) -> None:
+        self.asked(frozenset().union(*(value.group.origins for value in values)))
+
+
+def _held(model: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str, torch.Tensor]]:
+    """Yield every tensor that a module of the model holds by a name."""
+    for module in model.modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            continue  # its tables are not Python's
+        for table in (module._parameters, module._buffers, module.__dict__):
+            for name, tensor in table.items():
+                if isinstance(tensor, torch.Tensor):
+                    yield module, name, tensor
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is one of numbers in memory: no wrapper of another, and of no kind of its own."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout != torch.strided:
+        return False
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor) or torch._is_functional_tensor(tensor)
+    return not wrapped and tensor.device.type == "cpu" and not tensor.is_inference() and not tensor.is_quantized

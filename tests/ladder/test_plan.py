@@ -11,7 +11,7 @@ from fairway.ladder.route import parse_route
 def _rung(name, *codes, rewrites=False, evidence=None):
     step = Step(parse_route(name, None), rewrites)
     findings = [Finding(code, "seen") for code in codes]
-    seen = {"findings": findings, "evidence": evidence}
+    seen = {"findings": findings, "evidence": evidence, "verdict": "failed"}
     return SimpleNamespace(step=step, route=step.route, remedies=(), tried=(), captured=None, **seen)
 
 

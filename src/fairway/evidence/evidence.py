@@ -10,6 +10,7 @@ from fairway.evidence.guards import SizeCoverage
 from fairway.evidence.lattice import Level
 from fairway.findings import Finding
 from fairway.findings.excuses import count_samples
+from fairway.subject.dims import Point
 from fairway.subject.sample import Sample
 
 
@@ -66,6 +67,10 @@ class FileFacts:
     """Whether the file holds one side only of every branch."""
     decided: frozenset[tuple[str, int]] = frozenset()
     """Lines of branches on values that a remedy decided."""
+    pieces: int = 0
+    """Captures that were joined in the file."""
+    sides: tuple[Point, ...] = ()
+    """Points on either side of each condition on sizes that chooses between them."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +137,11 @@ class Evidence:
     @property
     def wrong(self) -> bool:
         return any(f.severity == "error" for f in self.findings)
+
+    @property
+    def wrong_by_size(self) -> bool:
+        """Whether the file is right at some sizes and wrong at others, and nothing else is known against it."""
+        return bool(self.sides) and (bool(self.boundaries) or self.sizes.excluded > 0)
 
     @property
     def points_right(self) -> int:

@@ -299,6 +299,10 @@ _ROWS = (
     Code("FW328", "blocks-differ", "Blocks that look alike are not the same in the graph", "limit",
          "Of equal blocks in a row two or three are captured and stamped for the others; these differ too much.",
          ("Nothing: three blocks are captured next, then the whole model, which takes longer.",), "note"),
+    Code("FW329", "too-many-regions", "The model takes too many ways through its code for the sizes declared", "limit",
+         "Python that asks about sizes is captured once for each answer, and a file holds at most 12 such pieces.",
+         ("Narrow the domain to the sizes you need: --dim time=1..20, or --dim time%8 for multiples only.",
+          "Or replace the loop or branch that asks about the size by tensor operations.")),
     # FW4xx: what the evidence showed.
     Code("FW401", "numbers-differ", "The file's numbers differ from PyTorch's", "evidence",
          "At a legal input the file is further from the float64 truth than PyTorch's own rounding explains.",

@@ -77,8 +77,9 @@ def facts_of(captured: Captured) -> FileFacts:
     """Return what the judge needs to know about a candidate."""
     because = "a trace writes no guards down" if captured.guards is None else ""
     return FileFacts(
-        captured.guards, captured.sampled_because or because, captured.one_sided, frozenset(captured.decided)
-    )
+        captured.guards, captured.sampled_because or because, captured.one_sided, frozenset(captured.decided),
+        len(captured.pieces), captured.sides,
+    )  # fmt: skip
 
 
 def settle(subject: Subject, remedies: bool) -> None:

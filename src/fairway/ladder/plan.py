@@ -57,6 +57,10 @@ _LADDER: tuple[tuple[str, bool, str], ...] = (
 )
 """Cheapest likely success first. Rewrites come first where a line calls for them: without, it ends in failure."""
 
+PIECES = "pieces"
+FIXED_DIMS = ("FW302", "FW402")
+"""Findings after which a dim depends on the region of sizes that was captured."""
+
 LOOP = "FW206"
 
 BRANCH = "FW207"
@@ -86,9 +90,10 @@ def next_step(
     rungs = [rung for rung in rungs if rung.step.repeats == repeats or rung.route.traced]
     out = _ruled_out(rungs)
     tried = {name for rung in rungs for name in rung.tried}
-    steps = _larger(rungs) + _decided(rungs, settings) + _steps(settings, bool(suspects) and settings.remedies)
+    steps = _larger(rungs) + _pieces(rungs, settings) + _decided(rungs, settings)
+    steps += _steps(settings, bool(suspects) and settings.remedies)
     if any(finding.code == BRANCH for rung in rungs for finding in rung.findings):
-        steps.sort(key=lambda step: step.route.name != "script")
+        steps.sort(key=lambda step: step.route.name not in (PIECES, "script"))
     for step in steps:
         if not step.route.traced:
             step = replace(step, repeats=repeats)
@@ -107,9 +112,23 @@ def _larger(rungs: Sequence[Any]) -> list[Step]:
     for rung in larger[-1:] or rungs:
         wrong_at = rung.evidence.wrong_at if rung.evidence is not None else {}
         unrolled = any(finding.code == LOOP for finding in rung.findings)
-        if wrong_at and not unrolled and not rung.route.traced and len(larger) < LARGER:
+        if wrong_at and not unrolled and not (rung.route.traced or rung.route.pieces) and len(larger) < LARGER:
             return [replace(rung.step, wrong_at=tuple(wrong_at.items()))]
     return []
+
+
+def _pieces(rungs: Sequence[Any], settings: Any) -> list[Step]:
+    """Several captures, where one was wrong or impossible because it follows the way that one size goes.
+
+    Its file is right at some sizes and wrong at others; or a dim cannot stay dynamic, also where torch has its way.
+    """
+    captures = [rung for rung in rungs if not rung.route.traced and not rung.route.pieces]
+    by_size = any(r.evidence is not None and r.verdict == "wrong" and r.evidence.wrong_by_size for r in captures)
+    fixed = any(finding.code in FIXED_DIMS for rung in captures for finding in rung.findings)
+    had_its_way = any(rung.route.dims == "auto" for rung in captures)
+    if settings.routes or not (by_size or (fixed and had_its_way)):
+        return []
+    return [Step(parse_route(PIECES, settings.opset))]
 
 
 def _decided(rungs: Sequence[Any], settings: Any) -> list[Step]:
@@ -143,4 +162,5 @@ def _steps(settings: Any, rewrites: bool) -> list[Step]:
         for name, rewriting, without in _LADDER
         if name in names and (rewrites or not rewriting)
     ]
+    steps += [Step(parse_route(PIECES, settings.opset))] if PIECES in settings.routes else []
     return [s for s in steps if not s.route.traced or settings.opset is None or settings.opset in TRACE_OPSETS]

@@ -144,6 +144,12 @@ class Evidence:
         return bool(self.sides) and (bool(self.boundaries) or self.sizes.excluded > 0)
 
     @property
+    def wrong_points(self) -> tuple[tuple[tuple[str, int], ...], ...]:
+        """The points of the samples at which the file is wrong, your own tensors left out."""
+        wrong = [t for t in self.tested if not t.right and t.data is None and not t.note.startswith("not legal")]
+        return tuple(dict.fromkeys(tuple(t.point.items()) for t in wrong))
+
+    @property
     def points_right(self) -> int:
         return sum(t.right for t in self.tested)
 

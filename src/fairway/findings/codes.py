@@ -303,6 +303,10 @@ _ROWS = (
          "Python that asks about sizes is captured once for each answer, and a file holds at most 12 such pieces.",
          ("Narrow the domain to the sizes you need: --dim time=1..20, or --dim time%8 for multiples only.",
           "Or replace the loop or branch that asks about the size by tensor operations.")),
+    Code("FW330", "regions-differ", "Captures for different sizes do not fit into one file", "limit",
+         "An ONNX file has one list of inputs and outputs, and each has one dtype, whatever the sizes.",
+         ("Return the same number of outputs, of the same dtypes, at all sizes.",
+          "Or export one file for each region.")),
     # FW4xx: what the evidence showed.
     Code("FW401", "numbers-differ", "The file's numbers differ from PyTorch's", "evidence",
          "At a legal input the file is further from the float64 truth than PyTorch's own rounding explains.",

@@ -213,7 +213,8 @@ def _walk(
 
         return work
 
-    ask = Request(workers, subject, export, place, preflight.output_names, settings.remedies, heard)
+    wrong = tuple(map(dict, step.wrong_points))
+    ask = Request(workers, subject, export, place, preflight.output_names, settings.remedies, heard, wrong)
     twice = settings.level not in ("none", "quick")
     captures = Pieces(ask) if route.pieces else Captures(ask, points, twice)
     got = captures.first()
@@ -236,7 +237,7 @@ def _walk(
     if twice and verdict == "verified":
         assert evidence is not None
         other = captures.second()
-        leg, more = compare_captures(workers, subject, settings.remedies, captured, other, points)
+        leg, more = compare_captures(workers, subject, settings.remedies, captured, other, captures.points)
         evidence = replace(evidence, differential=leg)
         findings = (*findings, *more)
         verdict = "unproven" if any(f.severity == "error" or f.code == "FW504" for f in more) else verdict

@@ -32,11 +32,13 @@ class Step:
     """With decisions on values made beforehand; walked only where a remedy can do that."""
     repeats: tuple[Repeat, ...] = ()
     """Runs of equal blocks of which three are captured."""
+    wrong_points: tuple[tuple[tuple[str, int], ...], ...] = ()
+    """Points at which the last file of several captures was wrong."""
 
     @property
     def name(self) -> str:
         without = f" without {self.without}" if self.without else ""
-        larger = " from a larger example" if self.wrong_at else ""
+        larger = " from a larger example" if self.wrong_at else " once more" if self.wrong_points else ""
         how = " with branches decided" if self.decided else " with rewrites" if self.rewrites else ""
         return self.route.name + how + without + larger
 
@@ -120,15 +122,21 @@ def _larger(rungs: Sequence[Any]) -> list[Step]:
 def _pieces(rungs: Sequence[Any], settings: Any) -> list[Step]:
     """Several captures, where one was wrong or impossible because it follows the way that one size goes.
 
-    Its file is right at some sizes and wrong at others; or a dim cannot stay dynamic, also where torch has its way.
+    Its file is right at some sizes and wrong at others; or a dim cannot stay dynamic, also where torch has its way. A
+    file of several captures that is wrong is made once more with the points at which it is.
     """
     captures = [rung for rung in rungs if not rung.route.traced and not rung.route.pieces]
     by_size = any(r.evidence is not None and r.verdict == "wrong" and r.evidence.wrong_by_size for r in captures)
     fixed = any(finding.code in FIXED_DIMS for rung in captures for finding in rung.findings)
     had_its_way = any(rung.route.dims == "auto" for rung in captures)
-    if settings.routes or not (by_size or (fixed and had_its_way)):
+    wanted = PIECES in settings.routes if settings.routes else by_size or (fixed and had_its_way)
+    if not wanted:
         return []
-    return [Step(parse_route(PIECES, settings.opset))]
+    steps = [Step(parse_route(PIECES, settings.opset))]
+    for rung in [rung for rung in rungs if rung.route.pieces][:LARGER]:
+        if rung.verdict == "wrong" and rung.evidence is not None and rung.evidence.wrong_by_size:
+            steps.append(replace(rung.step, wrong_points=rung.evidence.wrong_points))
+    return steps
 
 
 def _decided(rungs: Sequence[Any], settings: Any) -> list[Step]:
@@ -162,5 +170,4 @@ def _steps(settings: Any, rewrites: bool) -> list[Step]:
         for name, rewriting, without in _LADDER
         if name in names and (rewrites or not rewriting)
     ]
-    steps += [Step(parse_route(PIECES, settings.opset))] if PIECES in settings.routes else []
     return [s for s in steps if not s.route.traced or settings.opset is None or settings.opset in TRACE_OPSETS]

@@ -33,6 +33,8 @@ class Request:
     output_names: tuple[str, ...]
     remedies: bool
     heard: Callable[[Any], None]
+    points: tuple[Point, ...] = ()
+    """Points at which an earlier file of several captures was wrong."""
 
 
 class Captures:
@@ -40,6 +42,7 @@ class Captures:
 
     def __init__(self, request: Request, points: Sequence[Point], twice: bool) -> None:
         names = ("first.onnx", "second.onnx")[: 1 + twice]
+        self.points = points
         self._workers = request.workers
         self._jobs: list[Job] = [
             request.workers.start(request.export(points[i], 1 + i, request.place(name))) for i, name in enumerate(names)
@@ -73,7 +76,7 @@ def compare_captures(
         settle(subject, remedies)
         judge = Judge(subject, open_runtime(other.value.path), captured.output_names)
         low = {d.name: d.sizes[0] for d in subject.domain.dims}
-        for i, point in enumerate((points[0], points[1], low)):
+        for i, point in enumerate((*points, low)):
             judge.take(sample(point, 21 + i))
         return baked, not judge.failures()
 

@@ -84,7 +84,7 @@ class Arithmetic:
         plain = [(s, i, axis) for i, item in enumerate(self._spec) for axis, s in enumerate(item.shape)]
         fitting = [(s.affine, i, axis) for s, i, axis in plain if s.affine is not None and s.affine[0] == name]
         if not fitting:
-            raise CannotRead(name)
+            raise CannotRead(f"no input has an axis from whose size {name} can be read")
         (_, slope, offset), i, axis = min(fitting, key=lambda one: (one[0][1:] != (1, 0), one[1], one[2]))
         size = self._node("Gather", self._shape(i), self._constant(axis))
         if offset:

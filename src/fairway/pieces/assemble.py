@@ -8,8 +8,10 @@ from pathlib import Path
 
 import onnx_ir as ir
 
+from fairway.errors import complain
 from fairway.ladder.capture import Captured
-from fairway.pieces.join import join
+from fairway.pieces.arithmetic import CannotRead
+from fairway.pieces.join import CannotJoin, join
 from fairway.pieces.outputs import Fixed
 from fairway.pieces.separate import Region
 from fairway.subject.spec import TensorSpec
@@ -25,7 +27,10 @@ def assemble(
         return captured[0]
     models = [ir.load(one.path) for one in captured]
     links = {place: file for one in captured for place, file in one.stored.links.items()}
-    joined = join(models, regions, spec, fixed, links)
+    try:
+        joined = join(models, regions, spec, fixed, links)
+    except (CannotJoin, CannotRead) as error:
+        raise complain("FW330", str(error)) from error
     stored = _save(joined, path, captured, links)
     return replace(
         captured[0],

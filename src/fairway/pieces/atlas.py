@@ -15,8 +15,8 @@ from fairway.pieces.separate import Served
 from fairway.pieces.size_map import Mask, Point, SizeMap, sparse
 from fairway.subject.subject import Subject
 
-ALL_POINTS = 64
-"""Points of a domain that are all run."""
+ALL_POINTS = 400
+"""Points of a domain that are all run. Of a larger one so many are run outside the guards, drawn at random."""
 MOST_CELLS = 64
 POINTS_PER_CELL = 3
 LATTICE_POINTS = 32
@@ -40,10 +40,12 @@ class Shot:
 class Atlas:
     """The points that are run, and what came of it."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: Subject, points: Sequence[Mapping[str, int]] = ()) -> None:
+        """`points` are run in any case: a file of an earlier rung was wrong there."""
         self.subject = subject
-        aimed = [one.sizes for one in subject.study.aimed if one.data is None]
+        aimed = [*points, *(one.sizes for one in subject.study.aimed if one.data is None)]
         self.map = SizeMap(subject.domain, [subject.example, *aimed])
+        self._asked = [place for place in map(self.map.index, points) if place is not None]
         self.shots: list[Shot] = []
         self.right: dict[int, list[bool | None]] = {}
         """For each point that was run, by its place on the map: for each capture, whether it is right there."""
@@ -74,11 +76,15 @@ class Atlas:
         """Return the points of the lattice and of each cell, as many as can be afforded."""
         cells = self.cells()
         counts = np.bincount(cells)
-        chosen = dict.fromkeys(self._base)
+        chosen = dict.fromkeys([*self._asked, *self._base])
         order = np.argsort(self._cost, kind="stable")
         order = order[self.affordable[order]]
         for cell in np.argsort(-counts, kind="stable")[:MOST_CELLS]:
             chosen.update(dict.fromkeys(int(i) for i in sparse(order[cells[order] == cell], POINTS_PER_CELL)))
+        outside = np.flatnonzero(~self.covered() & self.affordable)
+        # Drawn at random: what is spread evenly may miss every multiple of a number.
+        drawn = np.random.default_rng(0).permutation(outside)[:ALL_POINTS] if self.shots else outside[:0]
+        chosen.update(dict.fromkeys(map(int, drawn)))
         example = self.map.index(self.subject.example)
         left = TRIALS_FLOPS
         kept: list[int] = []
@@ -103,6 +109,27 @@ class Atlas:
         small = sum(n < 2 for n in sizes)
         merged = sum(n in fixed for n in point.values()) + len(point) - len(set(point.values()))
         return small, merged, sum(point.values())
+
+    def covered(self) -> Mask:
+        """Return where all guards of some capture hold."""
+        held = np.zeros(self.map.count, bool)
+        for number in range(len(self.shots)):
+            held = held | self.holding(number)
+        return held
+
+    def unseen_points(self) -> list[int]:
+        """Return good examples in cells of which no guards say anything and not every point was run."""
+        cells = self.cells()
+        counts = np.bincount(cells)
+        fresh = ~self.covered()
+        fresh[list(self.right)] = False
+        found = []
+        for cell in np.unique(cells[fresh]):
+            inside = np.flatnonzero((cells == cell) & ~self.covered() & self.affordable)
+            if len(inside):
+                best = min(sparse(inside, LATTICE_POINTS), key=lambda i: self._rank(self.map.point(i)))
+                found.append((-int(counts[cell]), int(best)))
+        return [place for _, place in sorted(found)]
 
     def holding(self, number: int) -> Mask:
         """Return where all guards of a capture hold."""

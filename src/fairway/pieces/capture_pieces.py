@@ -30,6 +30,8 @@ class Pieces:
         self._collection = Collection(request)
         self._kept: tuple[int, ...] = ()
         self._regions: list[Region] = []
+        self.points: list[Point] = []
+        """Where the pieces were captured, for the first and for the second export."""
 
     def first(self) -> Outcome:
         """Return the outcome of the whole rung's capture."""
@@ -103,6 +105,7 @@ class Pieces:
     def second(self) -> Outcome:
         """Return the outcome of capturing each piece again, at another point of its region."""
         points = [self._other(region, owned) for region, owned in zip(self._regions, self._owned(), strict=True)]
+        self.points = [self._collection.atlas.shots[region.piece].point for region in self._regions] + points
         outcomes = self._collection.capture_at(points, OTHER_SEED, "again", 0)
         failed = next((one for one in outcomes if one.status != "done"), None)
         return failed or self._assembled([one.value for one in outcomes], "again.onnx")

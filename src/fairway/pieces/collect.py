@@ -21,6 +21,8 @@ from fairway.pieces.trials import run_trials
 MOST_PIECES = 12
 MOST_SHOTS = 24
 """Captures that are made. Most guards are harmless, so that fewer are kept."""
+SHOTS_BY_GUARDS = 8
+"""Captures up to which points are captured of which nothing is known but that those beside them are right."""
 SHOTS_BEFORE_GUESS = 3
 """Captures after which their regions are taken to say how many more there are."""
 MOST_FAILURES = 3
@@ -40,7 +42,7 @@ class Collection:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self.atlas = Atlas(request.subject)
+        self.atlas = Atlas(request.subject, request.points)
         self.captured: list[Captured] = []
         self.seconds = 0.0
         self.peak_bytes = 0
@@ -58,6 +60,8 @@ class Collection:
                 raise Stopped(self._last_failure)
             if left:
                 self._check_hopes()
+            elif len(self.captured) < SHOTS_BY_GUARDS:
+                left = [i for i in self.atlas.unseen_points() if i not in self._failed]
             places = self._next(left)
 
     def _next(self, left: Sequence[int]) -> list[int | None]:
@@ -140,10 +144,15 @@ class Collection:
             raise Stopped(self.refuse([self.describe(number) for number in range(len(self.captured))], left))
 
     def describe(self, number: int) -> str:
-        """Return where a capture is valid, without the guards that hold everywhere."""
-        guards = self.atlas.shots[number].guards
-        masks = [self.atlas.map.find(guard) for guard in guards]
-        telling = [guard for guard, mask in zip(guards, masks, strict=True) if mask is None or not mask.all()]
+        """Return where a capture is valid, without the guards that say nothing more."""
+        shot, size_map = self.atlas.shots[number], self.atlas.map
+        held = self.atlas.holding(number)
+        alone = [f"{name} == {size}" for name, size in shot.point.items()]
+        telling = [text for text in alone if not (held & ~size_map.where_all([text])).any()]
+        for guard in shot.guards:
+            mask = size_map.find(guard)
+            if mask is None or (size_map.where_all(telling) & ~mask).any():
+                telling.append(guard)
         return " and ".join(telling) or "all sizes"
 
     def refuse(self, regions: Sequence[str], left: float = 0.0) -> Outcome:

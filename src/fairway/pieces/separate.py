@@ -148,7 +148,15 @@ def _candidates(size_map: SizeMap, atoms: Sequence[str], served: Sequence[Served
         if key not in found or _rank(text) < _rank(found[key]):
             found[key] = text
     # A single size that no guard names separates anything, and says nothing of the sizes beside it.
-    return sorted(found.values(), key=lambda text: (_is_inner_size(size_map, text) and text not in atoms, _rank(text)))
+    return sorted(
+        found.values(),
+        key=lambda text: (
+            _is_inner_size(size_map, text) and text not in atoms,
+            *_rank(text)[:2],
+            text not in atoms,
+            text,
+        ),
+    )
 
 
 def _is_inner_size(size_map: SizeMap, text: str) -> bool:

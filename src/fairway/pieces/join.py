@@ -149,8 +149,8 @@ def _body(graph: ir.Graph, number: int, inputs: Sequence[ir.Value]) -> ir.Graph:
     body = ir.Graph((), outputs, nodes=nodes, name=f"piece{number}")
     for value in _inner_values(body):
         value.name = f"piece{number}/{value.name}"
-    for node in body.all_nodes():
-        node.name = f"piece{number}/{node.name}"
+    for place, node in enumerate(body.all_nodes()):
+        node.name = f"piece{number}/{node.name or f'{node.op_type}_{place}'}"
     return body
 
 

@@ -177,7 +177,8 @@ def _rank(text: str) -> tuple[int, int, bool, str]:
 
 def _shorten(size_map: SizeMap, paths: dict[int, Terms], owners: np.ndarray) -> list[Region]:
     """Return the paths in order, the shortest first, without what the regions asked before make needless."""
-    order = sorted(paths, key=lambda k: (sum(map(len, paths[k])), -int((owners == k).sum())))
+    denied = {k: sum("!=" in one for path in paths[k] for one in path) for k in paths}
+    order = sorted(paths, key=lambda k: (sum(map(len, paths[k])), denied[k], -int((owners == k).sum())))
     # The piece with the longest condition goes last, and needs none.
     left = np.ones(size_map.count, bool)
     regions: list[Region] = []

@@ -111,6 +111,7 @@ def write_record(subject: Subject, settings: Settings, climb: Climb) -> dict[str
         "rewritten": [] if best is None or best.captured is None else list(best.captured.rewritten),
         "weights": None if best is None or best.captured is None else _weights(best.captured.stored),
         "blocks": [] if best is None else [vars(repeat) for repeat in best.step.repeats],
+        "pieces": [] if best is None or best.captured is None else [one.as_dict() for one in best.captured.pieces],
         "evidence": None if best is None or best.evidence is None else best.evidence.as_dict(),
         "findings": [f.as_dict() for f in climb.findings],
         "ladder": [_rung(r) for r in climb.rungs],

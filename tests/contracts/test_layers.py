@@ -34,7 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("fairway.evidence", "fairway.runtimes"),
     ("fairway.locate",),
-    ("fairway.ladder",),
+    ("fairway.ladder", "fairway.pieces"),
     ("fairway.record",),
     ("fairway.deliver", "fairway.recall", "fairway.report", "fairway.result", "fairway.standing"),
     ("fairway.exporting", "fairway.file_subject"),

@@ -11,7 +11,7 @@ from fairway.ladder.route import parse_route
 def _rung(name, *codes, rewrites=False, evidence=None):
     step = Step(parse_route(name, None), rewrites)
     findings = [Finding(code, "seen") for code in codes]
-    seen = {"findings": findings, "evidence": evidence}
+    seen = {"findings": findings, "evidence": evidence, "verdict": "failed"}
     return SimpleNamespace(step=step, route=step.route, remedies=(), tried=(), captured=None, **seen)
 
 
@@ -80,3 +80,35 @@ def test_a_decision_on_a_value_is_made_beforehand_once():
     again.step = step
     assert not next_step([*rungs, again], Settings(), []).decided
     assert not next_step(rungs, Settings(remedies=False), []).decided
+
+
+def _wrong(name, wrong_by_size=True, points=()):
+    evidence = SimpleNamespace(wrong_at={}, wrong_by_size=wrong_by_size, wrong_points=points)
+    rung = _rung(name, "FW401", evidence=evidence)
+    rung.verdict = "wrong"
+    return rung
+
+
+def test_a_file_that_is_wrong_at_some_sizes_is_captured_in_pieces_next():
+    assert next_step([_wrong("export-dynamic")], Settings(), []).name == "pieces"
+
+
+def test_a_file_that_is_wrong_at_all_sizes_is_not_captured_in_pieces():
+    assert next_step([_wrong("export-dynamic", wrong_by_size=False)], Settings(), []).name == "export-auto"
+
+
+def test_a_fixed_dim_is_captured_in_pieces_once_torch_had_its_way():
+    rungs = [_rung("export-dynamic", "FW302")]
+    assert next_step(rungs, Settings(), []).name == "export-auto"
+    rungs.append(_rung("export-auto", "FW301"))
+    assert next_step(rungs, Settings(), []).name == "pieces"
+
+
+def test_pieces_that_are_wrong_are_made_again_twice_with_the_points_at_which_they_are():
+    rungs = [_wrong("export-dynamic")]
+    for points in ((), ((("time", 7),),), ((("time", 9),),)):
+        step = next_step(rungs, Settings(), [])
+        assert (step.route.name, step.wrong_points) == ("pieces", points)
+        rungs.append(_wrong("pieces", points=((("time", 7 if not points else 9),),)))
+        rungs[-1].step = step
+    assert next_step(rungs, Settings(), []).name == "export-auto"

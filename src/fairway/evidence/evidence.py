@@ -10,6 +10,7 @@ from fairway.evidence.guards import SizeCoverage
 from fairway.evidence.lattice import Level
 from fairway.findings import Finding
 from fairway.findings.excuses import count_samples
+from fairway.subject.dims import Point
 from fairway.subject.sample import Sample
 
 
@@ -68,6 +69,10 @@ class FileFacts:
     """Lines of branches on values that a remedy decided."""
     constant: frozenset[tuple[str, int]] = frozenset()
     """Lines at which the capture read values that no input reaches, and no others."""
+    pieces: int = 0
+    """Captures that were joined in the file."""
+    sides: tuple[Point, ...] = ()
+    """Points on either side of each condition on sizes that chooses between them."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +139,17 @@ class Evidence:
     @property
     def wrong(self) -> bool:
         return any(f.severity == "error" for f in self.findings)
+
+    @property
+    def wrong_by_size(self) -> bool:
+        """Whether the file is right at some sizes and wrong at others, and nothing else is known against it."""
+        return bool(self.sides) and (bool(self.boundaries) or self.sizes.excluded > 0)
+
+    @property
+    def wrong_points(self) -> tuple[tuple[tuple[str, int], ...], ...]:
+        """The points of the samples at which the file is wrong, your own tensors left out."""
+        wrong = [t for t in self.tested if not t.right and t.data is None and not t.note.startswith("not legal")]
+        return tuple(dict.fromkeys(tuple(t.point.items()) for t in wrong))
 
     @property
     def points_right(self) -> int:

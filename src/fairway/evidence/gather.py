@@ -131,7 +131,8 @@ def _size_coverage(subject: Subject, facts: FileFacts, judge: Judge) -> SizeCove
         return SizeCoverage(sampled=facts.sampled_because)
     coverage, _ = check_guards(subject.domain, facts.guards)
     run = {trial.sample.point for trial in judge.trials if trial.illegal is None and trial.sample.data is None}
-    return replace(coverage, excluded_run=count_excluded(facts.guards, [dict(point) for point in run]))
+    excluded = count_excluded(facts.guards, [dict(point) for point in run])
+    return replace(coverage, excluded_run=excluded, pieces=facts.pieces)
 
 
 def _take(judge: Judge, samples: Sequence[Sample], tell: Tell) -> None:

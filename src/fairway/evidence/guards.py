@@ -19,6 +19,9 @@ from fairway.subject.dims import Domain
 EXCLUDED_POINTS_RUN = 12
 """Excluded points that are run. All of them, if there are no more."""
 
+EXCLUDED_POINTS_OF_PIECES = 400
+"""The same for a file of several captures, one of which may serve many points outside its own guards."""
+
 
 @dataclass(frozen=True)
 class SizeCoverage:
@@ -36,14 +39,17 @@ class SizeCoverage:
     """Whether every guard was evaluated at every point."""
     sampled: str = ""
     """Why sizes are sampled rather than covered; empty if they are covered."""
+    pieces: int = 0
+    """Captures that the file holds, if several. At each point the guards of the one that serves it count."""
 
     def __str__(self) -> str:
         if self.sampled:
             return f"sampled ({self.sampled})"
         at = "all" if self.complete else "some of the"
+        whose = "the guards of their piece" if self.pieces else "the capture's guards"
         if not self.excluded:
-            return f"{at} {self.points:,} points satisfy the capture's guards"
-        return f"the capture's guards exclude {self.excluded:,} of {self.points:,} points; " + (
+            return f"{at} {self.points:,} points satisfy {whose}"
+        return f"{whose} exclude {self.excluded:,} of {self.points:,} points; " + (
             f"{self.excluded_run} of {self.excluded:,} were run"
         )
 
@@ -62,8 +68,10 @@ def count_excluded(guards: Sequence[str], points: Sequence[dict[str, int]]) -> i
     return int(broken.sum())
 
 
-def check_guards(domain: Domain, guards: Sequence[str]) -> tuple[SizeCoverage, list[dict[str, int]]]:
-    """Evaluate the guards over the domain; return what they cover, and points that break one, to be run.
+def check_guards(
+    domain: Domain, guards: Sequence[str], most: int = EXCLUDED_POINTS_RUN
+) -> tuple[SizeCoverage, list[dict[str, int]]]:
+    """Evaluate the guards over the domain; return what they cover, and up to `most` points that break one, to be run.
 
     A domain of more than ten million points is thinned out for the count. Each guard by itself is still evaluated at
     every size of the dims it names, unless those alone are too many.
@@ -86,9 +94,9 @@ def check_guards(domain: Domain, guards: Sequence[str]) -> tuple[SizeCoverage, l
         broken = broken | ~held
         own = make_grid(domain, names)
         if grid.points < whole.points and own.points <= MOST_POINTS:
-            points += own.points_where(~(np.asarray(evaluate(tree, own.arrays())) != 0), EXCLUDED_POINTS_RUN)[1]
-    count, spread = grid.points_where(broken, EXCLUDED_POINTS_RUN) if grid.names else (0, [])
+            points += own.points_where(~(np.asarray(evaluate(tree, own.arrays())) != 0), most)[1]
+    count, spread = grid.points_where(broken, most) if grid.names else (0, [])
     low = {d.name: d.sizes[0] for d in domain.dims}
     chosen = {tuple(sorted({**low, **point}.items())): {**low, **point} for point in (*spread, *points)}
     coverage = SizeCoverage(tuple(known), whole.points, max(count, len(chosen)), 0, complete)
-    return coverage, list(chosen.values())[:EXCLUDED_POINTS_RUN]
+    return coverage, list(chosen.values())[:most]

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import torch
 
-from fairway.evidence.budget import fit_budget
+from fairway.evidence.budget import SAMPLES_FLOPS, fit_budget, volume
 from fairway.evidence.evidence import FileFacts
-from fairway.evidence.guards import check_guards
+from fairway.evidence.guards import EXCLUDED_POINTS_OF_PIECES, EXCLUDED_POINTS_RUN, check_guards
 from fairway.evidence.hints import sizes_spoken_of, thresholds_spoken_of
 from fairway.evidence.lattice import Level, lattice
 from fairway.subject.dims import Point
@@ -71,10 +71,21 @@ def every_sample(
     data: Sequence[list[torch.Tensor]],
     facts: FileFacts,
 ) -> list[Sample]:
-    """Return the points that break a guard of the capture, then the lattice, then the user's own tensors."""
-    broken = check_guards(subject.domain, facts.guards or ())[1]
-    first = [sample(point, GUARD_SEED + i) for i, point in enumerate(broken)]
+    """Return the points that break a guard of the capture, then the lattice, then the user's own tensors.
+
+    For a file of several captures the points on either side of each region come first too.
+    """
+    most = _affordable_points(subject, level) if facts.pieces else EXCLUDED_POINTS_RUN
+    broken = check_guards(subject.domain, facts.guards or (), most)[1]
+    first = [sample(point, GUARD_SEED + i) for i, point in enumerate((*broken, *facts.sides))]
     own = [Sample((), data=i) for i in range(len(data))]
     wanted = [*first, *subject_lattice(subject, level, edges, path), *own]
     aimed = {*first, *subject.study.aimed, *own}
     return list(fit_budget(subject.domain, wanted, level, subject.study.flops_per_volume, aimed))
+
+
+def _affordable_points(subject: Subject, level: Level) -> int:
+    """Return how many points a level can afford if each costs as much as the largest."""
+    cost = subject.study.flops_per_volume * volume({dim.name: dim.sizes[-1] for dim in subject.domain.dims})
+    affordable = int(SAMPLES_FLOPS.get(level, SAMPLES_FLOPS["deep"]) / 2 / cost) if cost else EXCLUDED_POINTS_OF_PIECES
+    return max(EXCLUDED_POINTS_RUN, min(EXCLUDED_POINTS_OF_PIECES, affordable))

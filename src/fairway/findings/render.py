@@ -84,6 +84,9 @@ def render_result(result: Result) -> str:
     for remedy in record.get("remedies", []):
         first = remedy is record["remedies"][0]
         parts += labelled("remedies" if first else "", f"{remedy['name']}: {remedy['note']}")
+    pieces = record.get("pieces", [])
+    if pieces:
+        parts += labelled("pieces", f"{len(pieces)}: " + "; ".join(piece["region"] for piece in pieces))
     ladder = record.get("ladder", [])
     for number, rung in enumerate(ladder):
         parts += labelled("ladder" if number == 0 else "", _rung(rung))

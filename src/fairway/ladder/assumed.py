@@ -10,8 +10,8 @@ from fairway.findings import Finding
 from fairway.ladder.capture import Captured
 from fairway.ladder.questions import Question, broken_at
 
-NAMED = ("FW205", "FW206", "FW207", "FW211", "FW212", "FW216", "FW217", "FW424")
-"""Findings that name the true cause in the model's own code."""
+NAMED = ("FW205", "FW206", "FW207", "FW211", "FW212", "FW216", "FW217", "FW329", "FW424")
+"""Findings that name the true cause in the model's own code, or the regions of sizes that are too many."""
 
 FIXED = "FW402"
 

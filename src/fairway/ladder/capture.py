@@ -15,6 +15,7 @@ import torch
 from fairway.findings import Where
 from fairway.ladder.questions import Question
 from fairway.ladder.route import Route
+from fairway.pieces.piece import Piece
 from fairway.remedies.catalogue import CATALOGUE
 from fairway.remedies.contract import Case, Match
 from fairway.rewrite.candidates import Rewrite
@@ -79,6 +80,10 @@ class Captured:
     """Functions of the model that were written anew: their names, and their texts before and after."""
     questions: tuple[Question, ...] = ()
     """What the capture asked about sizes, with the lines that asked."""
+    pieces: tuple[Piece, ...] = ()
+    """The captures that were joined in this file, in the order in which their regions are asked."""
+    sides: tuple[Point, ...] = ()
+    """Points on either side of each condition that chooses a piece."""
 
 
 def capture(

@@ -14,10 +14,8 @@ import torch
 
 from fairway.errors import UserError
 from fairway.evidence.answers import is_large
-from fairway.evidence.differential import compare_exports
 from fairway.evidence.evidence import Differential, Evidence
 from fairway.evidence.hints import holds_branches
-from fairway.evidence.judge import Judge, open_runtime
 from fairway.evidence.lattice import Level
 from fairway.evidence.reach import UNPROVEN_CODES
 from fairway.evidence.sampling import examples
@@ -26,15 +24,17 @@ from fairway.ladder.assumed import NAMED, assumed_sizes
 from fairway.ladder.attempt import Limits, Outcome, Workers
 from fairway.ladder.capture import Captured, capture, case_for
 from fairway.ladder.diagnose import accuse, blame, diagnose
-from fairway.ladder.judging import judged_apart, settle
+from fairway.ladder.judging import judged_apart
 from fairway.ladder.plan import Step, next_step
 from fairway.ladder.preflight import Preflight, computed, faked, glance, look
 from fairway.ladder.prescribe import Prescription, check_patches, matches_for, patched, prescribe
 from fairway.ladder.route import Route
+from fairway.ladder.twice import Captures, Request, compare_captures
+from fairway.pieces.capture_pieces import Pieces
 from fairway.rewrite.find import Lines, Suspect, suspects
 from fairway.rewrite.observed import live_lines
+from fairway.subject.dims import Point
 from fairway.subject.onnx_file import Header, dims_fixed, fixed_outputs
-from fairway.subject.sample import sample
 from fairway.subject.subject import Subject
 from fairway.weights.alike import called_alike
 from fairway.weights.repeats import Repeat, find_repeats, longer, shorten
@@ -203,29 +203,31 @@ def _walk(
     tried = tuple(name for name, _ in prescription.chosen)
     if step.needs and not any(name in step.needs for name in tried):
         return Rung(step, route, "failed", 0.0, 0, (), (), refused, tried=tried)
-    names = [f"{len(rungs)}-{which}.onnx" for which in ("first", "second")]
-    paths = [outside(folder, name) if settings.weights == "link" else folder / name for name in names]
     points = examples(subject, dict(step.wrong_at))
 
-    def export(which: int) -> Callable[[Any], Captured]:
+    def place(name: str) -> Path:
+        file = f"{len(rungs)}-{name}"
+        return outside(folder, file) if settings.weights == "link" else folder / file
+
+    def export(point: Point, seed: int, path: Path) -> Callable[[Any], Captured]:
         def work(tell: Any) -> Captured:
             _ignore_mode(subject, preflight)
             cut = shorten(subject.model, repeats)
             with patched(subject.model, subject.patches):
-                case, tensors = case_for(subject, route, earlier, points[which], 1 + which)
+                case, tensors = case_for(subject, route, earlier, point, seed)
                 case.output_names, case.live = preflight.output_names, live
                 matches = matches_for(subject, case, prescription)
-                names = preflight.output_names
-                return capture(subject, case, matches, tensors, names, paths[which], cut, settings.weights)
+                return capture(subject, case, matches, tensors, preflight.output_names, path, cut, settings.weights)
 
         return work
 
-    first = workers.start(export(0))
-    second = workers.start(export(1)) if settings.level not in ("none", "quick") else None
-    got = workers.wait(first)
+    wrong = tuple(map(dict, step.wrong_points))
+    ask = Request(workers, subject, export, place, preflight.output_names, settings.remedies, heard, wrong)
+    twice = settings.level not in ("none", "quick")
+    captures = Pieces(ask) if route.pieces else Captures(ask, points, twice)
+    got = captures.first()
     if got.status != "done":
-        if second:
-            workers.drop(second)
+        captures.drop()
         findings = tuple(diagnose(got, suspected))
         return Rung(step, route, "failed", got.seconds, got.peak_bytes, findings, (), refused, tried=tried)
     captured: Captured = got.value
@@ -240,15 +242,15 @@ def _walk(
     judged = judged_apart(workers, subject, captured, settings.level, settings.remedies, data, folder, heard)
     seconds, peak = got.seconds + judged.seconds, max(got.peak_bytes, judged.peak_bytes)
     verdict, evidence, findings = _weigh(judged, captured, suspected)
-    if second and verdict == "verified":
+    if twice and verdict == "verified":
         assert evidence is not None
-        other = workers.wait(second)
-        leg, more = _differ(workers, subject, settings, captured, other, points)
+        other = captures.second()
+        leg, more = compare_captures(workers, subject, settings.remedies, captured, other, captures.points)
         evidence = replace(evidence, differential=leg)
         findings = (*findings, *more)
         verdict = "unproven" if any(f.severity == "error" or f.code == "FW504" for f in more) else verdict
-    elif second:
-        workers.drop(second)
+    elif twice:
+        captures.drop()
         if evidence is not None:
             evidence = replace(
                 evidence, differential=Differential(False, note=f"not needed, the file is {verdict} already")
@@ -305,38 +307,6 @@ def _weigh(
         return "wrong", evidence, (*found, *clash)
     findings = diagnose(judged, suspected)
     return "wrong" if findings[0].code.startswith("FW4") else "unproven", None, tuple(findings)
-
-
-def _differ(
-    workers: Workers, subject: Subject, settings: Settings, captured: Captured, other: Outcome, points: Sequence[Any]
-) -> tuple[Differential, list[Finding]]:
-    """The second leg: what differs between two exports, and whether it does harm."""
-    if other.status != "done":
-        said = diagnose(other, ())[0]
-        note = f"the export from a second example failed: {said.title.lower()}: {said.seen}"
-        return Differential(done=False, note=note), [Finding("FW504", note)]
-
-    def work(tell: Any) -> tuple[list[Any], bool]:
-        baked = compare_exports(captured.path, other.value.path)
-        if not baked:
-            return [], True
-        settle(subject, settings.remedies)
-        judge = Judge(subject, open_runtime(other.value.path), captured.output_names)
-        low = {d.name: d.sizes[0] for d in subject.domain.dims}
-        for i, point in enumerate((points[0], points[1], low)):
-            judge.take(sample(point, 21 + i))
-        return baked, not judge.failures()
-
-    outcome = workers.run(work)
-    if outcome.status != "done":
-        said = diagnose(outcome, ())[0]
-        note = f"comparing the two exports failed: {said.seen}"
-        return Differential(done=False, note=note), [Finding("FW504", note)]
-    baked, harmless = outcome.value
-    leg = Differential(True, not baked, bool(baked) and harmless, tuple(map(str, baked)))
-    if not baked or harmless:
-        return leg, []
-    return leg, [Finding("FW406", str(b), where=b.where) for b in baked[:5]]
 
 
 def _sum_up(preflight: Preflight, rungs: Sequence[Rung]) -> tuple[Finding, ...]:

@@ -78,8 +78,8 @@ def facts_of(captured: Captured) -> FileFacts:
     because = "a trace writes no guards down" if captured.guards is None else ""
     return FileFacts(
         captured.guards, captured.sampled_because or because, captured.one_sided, frozenset(captured.decided),
-        captured.constant,
-    )
+        captured.constant, len(captured.pieces), captured.sides,
+    )  # fmt: skip
 
 
 def settle(subject: Subject, remedies: bool) -> None:

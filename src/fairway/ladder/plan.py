@@ -32,11 +32,13 @@ class Step:
     """With decisions on values made beforehand; walked only where a remedy can do that."""
     repeats: tuple[Repeat, ...] = ()
     """Runs of equal blocks of which three are captured."""
+    wrong_points: tuple[tuple[tuple[str, int], ...], ...] = ()
+    """Points at which the last file of several captures was wrong."""
 
     @property
     def name(self) -> str:
         without = f" without {self.without}" if self.without else ""
-        larger = " from a larger example" if self.wrong_at else ""
+        larger = " from a larger example" if self.wrong_at else " once more" if self.wrong_points else ""
         how = " with branches decided" if self.decided else " with rewrites" if self.rewrites else ""
         return self.route.name + how + without + larger
 
@@ -61,6 +63,10 @@ _LADDER: tuple[tuple[str, bool, str], ...] = (
     ("script", False, ""),
 )
 """Cheapest likely success first. Rewrites come first where a line calls for them: without, it ends in failure."""
+
+PIECES = "pieces"
+FIXED_DIMS = ("FW302", "FW402")
+"""Findings after which a dim depends on the region of sizes that was captured."""
 
 LOOP = "FW206"
 
@@ -94,10 +100,11 @@ def next_step(
     rungs = [rung for rung in rungs if rung.step.repeats == repeats or rung.route.traced]
     out = _ruled_out(rungs)
     tried = {name for rung in rungs for name in rung.tried}
-    steps = _larger(rungs) + _decided(rungs, settings) + _steps(settings, bool(suspects) and settings.remedies)
+    steps = _larger(rungs) + _pieces(rungs, settings) + _decided(rungs, settings)
+    steps += _steps(settings, bool(suspects) and settings.remedies)
     seen = {finding.code for rung in rungs for finding in rung.findings}
-    sooner = "script" if BRANCH in seen else "strict-dynamic" if FIXED in seen else ""
-    steps.sort(key=lambda step: step.route.name != sooner)
+    sooner = (PIECES, "script") if BRANCH in seen else ("strict-dynamic",) if FIXED in seen else ()
+    steps.sort(key=lambda step: step.route.name not in sooner)
     for step in steps:
         if not step.route.traced:
             step = replace(step, repeats=repeats)
@@ -116,9 +123,29 @@ def _larger(rungs: Sequence[Any]) -> list[Step]:
     for rung in larger[-1:] or rungs:
         wrong_at = rung.evidence.wrong_at if rung.evidence is not None else {}
         unrolled = any(finding.code == LOOP for finding in rung.findings)
-        if wrong_at and not unrolled and not rung.route.traced and len(larger) < LARGER:
+        if wrong_at and not unrolled and not (rung.route.traced or rung.route.pieces) and len(larger) < LARGER:
             return [replace(rung.step, wrong_at=tuple(wrong_at.items()))]
     return []
+
+
+def _pieces(rungs: Sequence[Any], settings: Any) -> list[Step]:
+    """Several captures, where one was wrong or impossible because it follows the way that one size goes.
+
+    Its file is right at some sizes and wrong at others; or a dim cannot stay dynamic, also where torch has its way. A
+    file of several captures that is wrong is made once more with the points at which it is.
+    """
+    captures = [rung for rung in rungs if not rung.route.traced and not rung.route.pieces]
+    by_size = any(r.evidence is not None and r.verdict == "wrong" and r.evidence.wrong_by_size for r in captures)
+    fixed = any(finding.code in FIXED_DIMS for rung in captures for finding in rung.findings)
+    had_its_way = any(rung.route.dims == "auto" for rung in captures)
+    wanted = PIECES in settings.routes if settings.routes else by_size or (fixed and had_its_way)
+    if not wanted:
+        return []
+    steps = [Step(parse_route(PIECES, settings.opset))]
+    for rung in [rung for rung in rungs if rung.route.pieces][:LARGER]:
+        if rung.verdict == "wrong" and rung.evidence is not None and rung.evidence.wrong_by_size:
+            steps.append(replace(rung.step, wrong_points=rung.evidence.wrong_points))
+    return steps
 
 
 def _decided(rungs: Sequence[Any], settings: Any) -> list[Step]:

@@ -76,14 +76,15 @@ def noted_questions(subject: Subject) -> Iterator[list[Question]]:
         return original(self, prefix, guard, *args, **options)
 
     questions: list[Question] = []
-    ShapeEnv._log_guard = note  # type: ignore[method-assign]
+    kind: Any = ShapeEnv
+    kind._log_guard = note
     try:
         yield questions
     except Exception as error:
         error.questions = _restricting(subject.domain, found.values())  # type: ignore[attr-defined]
         raise
     finally:
-        ShapeEnv._log_guard = original  # type: ignore[method-assign]
+        kind._log_guard = original
         questions += _restricting(subject.domain, found.values())
 
 

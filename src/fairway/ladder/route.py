@@ -20,10 +20,14 @@ class Route:
     dims: Dims = "dynamic"
     opset: int | None = None
     remedies: tuple[str, ...] = ()
+    pieces: bool = False
+    """Whether several captures are joined, each for a region of sizes."""
 
     @property
     def name(self) -> str:
-        """What the CLI's `--route` takes: `export-dynamic`, `strict-auto`, `trace`, `script`."""
+        """What the CLI's `--route` takes: `export-dynamic`, `strict-auto`, `trace`, `script`, `pieces`."""
+        if self.pieces:
+            return "pieces"
         return self.capture if self.capture not in ("export", "strict") else f"{self.capture}-{self.dims}"
 
     @property
@@ -40,11 +44,14 @@ ROUTES: dict[str, str] = {
     "export-auto": "torch.export, non-strict, Dim.AUTO: lets torch fix what it cannot keep; judged afterwards",
     "strict-dynamic": "torch.export through Dynamo's bytecode analysis, Dim.DYNAMIC",
     "trace": "TorchScript tracer: runs the model once and records; control flow is frozen",
+    "pieces": "torch.export at several points, each capture for a region of sizes, joined by If on the sizes",
     "script": "TorchScript compiler inside a trace: control flow of scriptable modules is kept",
 }
 """Every rung, in the order in which they are tried when nothing speaks for another order."""
 
 
 def parse_route(name: str, opset: int | None = None) -> Route:
+    if name == "pieces":
+        return Route("export", "auto", opset, pieces=True)
     capture, _, dims = name.partition("-")
     return Route(capture, dims or "dynamic", opset)  # type: ignore[arg-type]  # checked against ROUTES by the caller

@@ -25,7 +25,8 @@ def inputs_may_share_memory() -> Iterator[None]:
         in_dynamo(tracer, graph, mutation, True, target)
 
     def check_later(graph: Any, inputs: Any, name: str, pre_dispatch: bool) -> None:
-        _, writes = utils.has_potential_input_alias_or_mutation(graph, inputs, pre_dispatch=pre_dispatch)
+        look: Any = utils.has_potential_input_alias_or_mutation
+        _, writes = look(graph, inputs, pre_dispatch=pre_dispatch)
         if writes:
             raise RuntimeError(f"{name} might be modifying the input!")
 

@@ -111,9 +111,8 @@ _CONTAINERS, _KEYS = (dict, list), (int, str)
 def put(held: Any, key: Any, value: Any, sign: str = "") -> Any:
     """What `held` is after `held[key] = value`, or after `held[key] += value` with the sign given."""
     if isinstance(held, _CONTAINERS) and isinstance(key, _KEYS):
-        new_value = ADD[sign](held[key], value) if sign else value
         copied: Any = held.copy()
-        copied[key] = new_value
+        copied[key] = ADD[sign](copied[key], value) if sign else value
         return copied
     if not isinstance(held, torch.Tensor):
         raise Unrewritable(f"a write into a {type(held).__name__} by an index that is a tensor")

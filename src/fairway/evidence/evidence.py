@@ -142,13 +142,14 @@ class Evidence:
 
     @property
     def wrong_by_size(self) -> bool:
-        """Whether the file is right at some sizes and wrong at others, and nothing else is known against it."""
-        return bool(self.sides) and (bool(self.boundaries) or self.sizes.excluded > 0)
+        """Whether the file is right at some sizes and wrong at others, with ordinary values."""
+        return bool(self.sides and self.wrong_points) and (bool(self.boundaries) or self.sizes.excluded > 0)
 
     @property
     def wrong_points(self) -> tuple[tuple[tuple[str, int], ...], ...]:
-        """The points of the samples at which the file is wrong, your own tensors left out."""
-        wrong = [t for t in self.tested if not t.right and t.data is None and not t.note.startswith("not legal")]
+        """The points at which the file is wrong for ordinary values, your own tensors left out."""
+        ordinary = [t for t in self.tested if t.data is None and t.flavour == "normal"]
+        wrong = [t for t in ordinary if not t.right and not t.note.startswith("not legal")]
         return tuple(dict.fromkeys(tuple(t.point.items()) for t in wrong))
 
     @property

@@ -62,7 +62,7 @@ MODULE_LINES = 400
 FUNCTION_LINES = 80
 
 LONGER: dict[str, int] = {
-    "fairway.findings.codes": 560,  # one flat table, which is looked up in and not read through
+    "fairway.findings.codes": 580,  # one flat table, which is looked up in and not read through
 }
 """Modules that break the rule today, each with a limit of its own."""
 

@@ -219,6 +219,12 @@ _ROWS = (
          "ONNX files take tensors. Python numbers and flags of the call, and the lengths of its lists, are constants "
          "of the file.",
          ("Pass a tensor to keep a number open; export one file for each length of a list.",), "note"),
+    Code("FW229", "state-settled", "A cache that grows with the inputs was filled first", "model",
+         "forward keeps something that grows with the largest input seen, such as a table of positions. After a run at "
+         "the sizes named its answers no longer depend on what was run before; PyTorch and the file are compared in "
+         "that state.",
+         ("Nothing, if the model in use has seen such an input, or answers alike without it.",
+          "Or build the table for the largest size when the model is built."), "note"),
     # FW3xx: exporters.
     Code("FW301", "capture-failed", "The exporter could not capture the model", "upstream",
          "The exporter raised an error of its own.", ("See what the other rungs said: add --json.",)),

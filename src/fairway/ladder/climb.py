@@ -25,11 +25,12 @@ from fairway.findings import Finding, exit_status
 from fairway.ladder.attempt import Limits, Outcome, Workers
 from fairway.ladder.capture import Captured, capture, case_for
 from fairway.ladder.diagnose import accuse, blame, diagnose
-from fairway.ladder.judging import judged_apart, settle
+from fairway.ladder.judging import judged_apart, settle, settle_for_capture
 from fairway.ladder.plan import SOURCE, Step, next_step
 from fairway.ladder.preflight import Preflight, computed, faked, glance, look
 from fairway.ladder.prescribe import Prescription, check_patches, matches_for, patched, prescribe
 from fairway.ladder.route import Route
+from fairway.ladder.warming import warm_up
 from fairway.rewrite.counting import loops_of_libraries
 from fairway.rewrite.find import Lines, Suspect, suspects
 from fairway.subject.onnx_file import Header, dims_fixed, fixed_outputs
@@ -153,6 +154,7 @@ def _first_look(
     subject: Subject, settings: Settings, runs: tuple[Repeat, ...]
 ) -> tuple[tuple[Repeat, ...], Preflight, tuple[Suspect, ...]]:
     """Which runs of equal blocks are called alike, too."""
+    warm_up(subject)
     repeats = called_alike(subject.model, runs, partial(faked, subject, subject.example)) if runs else ()
     return repeats, *_look(subject, settings, repeats)
 
@@ -201,7 +203,7 @@ def _walk(
 
     def export(which: int) -> Callable[[Any], Captured]:
         def work(tell: Any) -> Captured:
-            _ignore_mode(subject, preflight)
+            settle_for_capture(subject, preflight)
             cut = shorten(subject.model, repeats)
             with patched(subject.model, subject.patches):
                 case, tensors = case_for(subject, route, earlier, points[which], 1 + which)
@@ -259,7 +261,7 @@ def _prescribed(
         return Prescription(), ()
 
     def work(tell: Any) -> Prescription:
-        _ignore_mode(subject, preflight)
+        settle_for_capture(subject, preflight)
         shorten(subject.model, step.repeats)
         with patched(subject.model, subject.patches):
             return prescribe(subject, step, earlier, preflight.output_names, loops)
@@ -270,12 +272,6 @@ def _prescribed(
         return Prescription(), (("all remedies", f"looking for them failed: {why}"),)
     prescription: Prescription = outcome.value
     return prescription, tuple((n, f"{why}{f' ({where})' if where else ''}") for n, why, where in prescription.refused)
-
-
-def _ignore_mode(subject: Subject, preflight: Preflight) -> None:
-    """Where the mode was seen to make no difference, it is no defect either."""
-    if not any(f.code == "FW202" for f in preflight.findings):
-        subject.model.eval()
 
 
 def _weigh(

@@ -233,8 +233,10 @@ _ROWS = (
          ("Look at the line named: size arithmetic in Python, a loop or branch on a size, "
           "a library call that needs one.",)),
     Code("FW303", "data-dependent", "The model makes a decision on a tensor's value", "model",
-         "The exporter would have to know the value while it captures the model.",
-         ("Replace the decision by tensor arithmetic (torch.where, gather) or torch.cond.",)),
+         "The value depends on an input, so the exporter cannot know it while it captures the model. Values that no "
+         "input reaches (parameters, buffers, tensors made of plain numbers) are read as they are.",
+         ("Replace the decision by tensor arithmetic (torch.where, gather) or torch.cond.",
+          "If no input reaches the value, leave remedies on: constant_read.")),
     Code("FW304", "no-translation", "An operator has no translation to ONNX", "upstream",
          "The exporter knows no ONNX counterpart.",
          ("Leave remedies on: missing_translation.",

@@ -224,6 +224,12 @@ _ROWS = (
          "fixes the dim.",
          ("Leave remedies on: size_made_number.",
           "Or compute with the size itself: x.shape[1] for int(x.shape[1]), n ** 0.5 for math.sqrt(n).")),
+    Code("FW229", "state-settled", "A cache that grows with the inputs was filled first", "model",
+         "forward keeps something that grows with the largest input seen, such as a table of positions. After a run at "
+         "the sizes named its answers no longer depend on what was run before; PyTorch and the file are compared in "
+         "that state.",
+         ("Nothing, if the model in use has seen such an input, or answers alike without it.",
+          "Or build the table for the largest size when the model is built."), "note"),
     # FW3xx: exporters.
     Code("FW301", "capture-failed", "The exporter could not capture the model", "upstream",
          "The exporter raised an error of its own.", ("See what the other rungs said: add --json.",)),
@@ -232,8 +238,10 @@ _ROWS = (
          ("Look at the line named: size arithmetic in Python, a loop or branch on a size, "
           "a library call that needs one.",)),
     Code("FW303", "data-dependent", "The model makes a decision on a tensor's value", "model",
-         "The exporter would have to know the value while it captures the model.",
-         ("Replace the decision by tensor arithmetic (torch.where, gather) or torch.cond.",)),
+         "The value depends on an input, so the exporter cannot know it while it captures the model. Values that no "
+         "input reaches (parameters, buffers, tensors made of plain numbers) are read as they are.",
+         ("Replace the decision by tensor arithmetic (torch.where, gather) or torch.cond.",
+          "If no input reaches the value, leave remedies on: constant_read.")),
     Code("FW304", "no-translation", "An operator has no translation to ONNX", "upstream",
          "The exporter knows no ONNX counterpart.",
          ("Leave remedies on: missing_translation.",

@@ -24,12 +24,13 @@ from fairway.ladder.assumed import NAMED, assumed_sizes
 from fairway.ladder.attempt import Limits, Outcome, Workers
 from fairway.ladder.capture import Captured, capture, case_for
 from fairway.ladder.diagnose import accuse, blame, diagnose
-from fairway.ladder.judging import judged_apart
+from fairway.ladder.judging import judged_apart, settle_for_capture
 from fairway.ladder.plan import Step, next_step
 from fairway.ladder.preflight import Preflight, computed, faked, glance, look
 from fairway.ladder.prescribe import Prescription, check_patches, matches_for, patched, prescribe
 from fairway.ladder.route import Route
 from fairway.ladder.twice import Captures, Request, compare_captures
+from fairway.ladder.warming import warm_up
 from fairway.pieces.capture_pieces import Pieces
 from fairway.rewrite.find import Lines, Suspect, suspects
 from fairway.rewrite.observed import live_lines
@@ -159,6 +160,7 @@ def _first_look(
     subject: Subject, settings: Settings, runs: tuple[Repeat, ...]
 ) -> tuple[tuple[Repeat, ...], Preflight, tuple[Suspect, ...]]:
     """Which runs of equal blocks are called alike, too."""
+    warm_up(subject)
     repeats = called_alike(subject.model, runs, partial(faked, subject, subject.example)) if runs else ()
     return repeats, *_look(subject, settings, repeats)
 
@@ -211,7 +213,7 @@ def _walk(
 
     def export(point: Point, seed: int, path: Path) -> Callable[[Any], Captured]:
         def work(tell: Any) -> Captured:
-            _ignore_mode(subject, preflight)
+            settle_for_capture(subject, preflight)
             cut = shorten(subject.model, repeats)
             with patched(subject.model, subject.patches):
                 case, tensors = case_for(subject, route, earlier, point, seed)
@@ -269,7 +271,7 @@ def _prescribed(
         return Prescription(), ()
 
     def work(tell: Any) -> Prescription:
-        _ignore_mode(subject, preflight)
+        settle_for_capture(subject, preflight)
         shorten(subject.model, step.repeats)
         with patched(subject.model, subject.patches):
             return prescribe(subject, step, earlier, preflight.output_names, live)
@@ -280,12 +282,6 @@ def _prescribed(
         return Prescription(), (("all remedies", f"looking for them failed: {why}"),)
     prescription: Prescription = outcome.value
     return prescription, tuple((n, f"{why}{f' ({where})' if where else ''}") for n, why, where in prescription.refused)
-
-
-def _ignore_mode(subject: Subject, preflight: Preflight) -> None:
-    """Where the mode was seen to make no difference, it is no defect either."""
-    if not any(f.code == "FW202" for f in preflight.findings):
-        subject.model.eval()
 
 
 def _weigh(

@@ -17,6 +17,8 @@ from fairway.evidence.lattice import Level
 from fairway.evidence.sampling import every_sample
 from fairway.ladder.attempt import Outcome, Workers
 from fairway.ladder.capture import Captured
+from fairway.ladder.preflight import Preflight
+from fairway.ladder.warming import warm_up
 from fairway.subject.sample import Sample
 from fairway.subject.subject import Subject
 
@@ -83,6 +85,17 @@ def facts_of(captured: Captured) -> FileFacts:
 
 
 def settle(subject: Subject, remedies: bool) -> None:
-    """With remedies on, a model left in training mode is exported and judged in eval mode, and the finding says so."""
+    """With remedies on, a model left in training mode is exported and judged in eval mode, and the finding says so.
+
+    A cache that grows is filled, as in every process that captures or judges.
+    """
     if remedies:
         subject.model.eval()
+    warm_up(subject)
+
+
+def settle_for_capture(subject: Subject, preflight: Preflight) -> None:
+    """Where the mode was seen to make no difference, it is no defect either; where it does, a remedy sees it."""
+    if not any(f.code == "FW202" for f in preflight.findings):
+        subject.model.eval()
+    warm_up(subject)

@@ -16,6 +16,7 @@ from fairway.evidence.sampling import other_example
 from fairway.findings import Finding, Where
 from fairway.ladder.diagnose import layer_sizes
 from fairway.ladder.state import ModelState, RunWatch
+from fairway.ladder.warming import settled_finding, warm_up
 from fairway.runtimes.eager import run_eager
 from fairway.subject.dims import Point, show
 from fairway.subject.outputs import described, left_out, name_outputs, output_leaves
@@ -50,7 +51,8 @@ def look(subject: Subject, remedies: bool) -> Preflight:
 
     Nothing is exported yet.
     """
-    findings: list[Finding] = []
+    warm_up(subject)
+    findings = list(settled_finding(subject))
     state = ModelState(subject.model)
     point = affordable_point(subject)
     tensors = subject.make(point, 1, "normal")

@@ -9,6 +9,7 @@ from fairway.evidence.budget import count_flops
 from fairway.evidence.survey import study_values, survey_branches
 from fairway.ladder.attempt import Limits, Workers
 from fairway.ladder.judging import settle
+from fairway.ladder.warming import find_warm_up
 from fairway.subject.study import Study
 from fairway.subject.subject import Subject
 
@@ -25,7 +26,7 @@ def study_subject(workers: Workers, subject: Subject, level: str, remedies: bool
     """
     if level == "none":
         return subject
-    subject = _with_cost(workers, subject, remedies)
+    subject = find_warm_up(workers, _with_cost(workers, subject, remedies), remedies)
     known = [subject.study]
 
     def learn(tell: Any) -> Study:

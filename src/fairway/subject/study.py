@@ -30,6 +30,19 @@ class Unreached:
 
 
 @dataclass(frozen=True)
+class WarmUp:
+    """Runs after which the model's answers no longer depend on what was run before."""
+
+    points: tuple[tuple[tuple[str, int], ...], ...]
+    settled: tuple[str, ...]
+    """The buffers and attributes that do not change any more."""
+    differs: bool
+    """Whether the answers were others before, or there were none."""
+    holds_tensors: bool = True
+    """Whether more than flags and numbers is settled."""
+
+
+@dataclass(frozen=True)
 class Study:
     """Plain data that every later stage may read."""
 
@@ -46,5 +59,6 @@ class Study:
     """Floating-point operations of a run, divided by the product of all dims' sizes."""
     random: tuple[Sample, Where | None] | None = None
     """The first sample at which two runs differed, and the line that drew random numbers."""
+    warm_up: WarmUp | None = None
     note: str = ""
     """Why nothing was learned, if so."""

@@ -224,6 +224,6 @@ def _refuse_meta(model: torch.nn.Module) -> None:
         for name, tensor in kind:
             if tensor.device.type == "meta":
                 raise complain("FW012", f"{name} of the model is on the meta device")
-            if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
+            if isinstance(tensor, torch.nn.UninitializedParameter | torch.nn.UninitializedBuffer):
                 seen = f"{name} of the model has no values yet: its lazy module was never run"
                 raise complain("FW012", seen, todo=("Run the model once on example inputs before it is exported.",))

@@ -35,7 +35,8 @@ class Call:
     def __init__(self, followed: Followed, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self._followed, self._func = followed, func
         self.args, self.kwargs = args, kwargs
-        self.is_answered, self.answer = False, None
+        self.is_answered = False
+        self.answer: Any = None
         self._real: Any = None
         self._is_repeated = False
         self._values: list[Value] = []

@@ -172,7 +172,16 @@ def test_everything_is_as_before_afterwards() -> None:
 
 def test_applying_it_twice_changes_nothing_more() -> None:
     before, names = by_int.__code__, set(vars(builtins))
-    exported = export(make_case(Calls(by_int), plain(3, 5)), [BOTH], REMEDY, REMEDY)
+    case = make_case(Calls(by_int), plain(3, 5))
+    match = REMEDY.detect(case)
+    assert isinstance(match, Match)
+    with REMEDY.apply(case, match):
+        once = by_int.__code__
+        with REMEDY.apply(case, match):
+            assert by_int.__code__ is once
+            exported = export(case, [BOTH])
+        assert by_int.__code__ is once
+        assert torch.equal(by_int(torch.ones(2, 3)), torch.ones(6))
     assert_parity(exported, Calls(by_int), plain(2, 7), atol=0)
     assert by_int.__code__ is before
     assert set(vars(builtins)) == names

@@ -28,9 +28,7 @@ def take_along_dim(input: torch.Tensor, indices: torch.Tensor, dim: int | None =
         shape[dim] = 1
     shapes: Any = torch.broadcast_shapes  # untyped
     common = list(shapes(*around))
-    wide, places = (
-        one.expand([*common[:dim], one.shape[dim], *common[dim + 1 :]]) for one in (input, indices)
-    )
+    wide, places = (one.expand([*common[:dim], one.shape[dim], *common[dim + 1 :]]) for one in (input, indices))
     return wide.gather(dim, places)
 
 
@@ -83,12 +81,10 @@ def _like(fill: float) -> Callable[..., Any]:
 def einsum(equation: Any, *operands: Any) -> Any:
     """A product of sums is made of the parts' products: those with an even number of imaginary factors are real."""
     given = operands[0] if len(operands) == 1 and not isinstance(operands[0], torch.Tensor) else operands
-    if not isinstance(equation, str) or not any(one.is_complex() for one in given):
+    if not isinstance(equation, str) or not all(one.is_complex() for one in given):
         return NotImplemented
     sums: list[Any] = [0, 0]
     for chosen in product((0, 1), repeat=len(given)):
-        if any(part and not one.is_complex() for part, one in zip(chosen, given, strict=True)):
-            continue  # the imaginary part of a real tensor
         parts = [_part(one, part) for part, one in zip(chosen, given, strict=True)]
         sign = -1 if sum(chosen) % 4 >= 2 else 1
         sums[sum(chosen) % 2] = sums[sum(chosen) % 2] + sign * torch.einsum(equation, *parts)

@@ -118,7 +118,7 @@ def test_a_spectrum_is_filtered_and_transformed_back() -> None:
     case = make_case(Filtered(), make(3, 5))
     model = export(case, DIMS, REMEDY)
     # ONNX Runtime's transform is a few last places off, PyTorch's is not.
-    assert_parity(model, Filtered(), make(3, 5), make(1, 2), make(4, 20), atol=1e-5)
+    assert_parity(model, Filtered(), make(3, 5), make(1, 2), make(4, 20), atol=3e-5)
     assert case.used == {""}
 
 

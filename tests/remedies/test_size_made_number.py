@@ -170,6 +170,23 @@ def test_everything_is_as_before_afterwards() -> None:
     assert set(vars(builtins)) == names
 
 
+def test_applying_it_twice_changes_nothing_more() -> None:
+    before, names = by_int.__code__, set(vars(builtins))
+    case = make_case(Calls(by_int), plain(3, 5))
+    match = REMEDY.detect(case)
+    assert isinstance(match, Match)
+    with REMEDY.apply(case, match):
+        once = by_int.__code__
+        with REMEDY.apply(case, match):
+            assert by_int.__code__ is once
+            exported = export(case, [BOTH])
+        assert by_int.__code__ is once
+        assert torch.equal(by_int(torch.ones(2, 3)), torch.ones(6))
+    assert_parity(exported, Calls(by_int), plain(2, 7), atol=0)
+    assert by_int.__code__ is before
+    assert set(vars(builtins)) == names
+
+
 def test_eager_answers_are_the_originals() -> None:
     def asks(x: torch.Tensor) -> list[object]:
         return [
@@ -203,10 +220,10 @@ def test_a_users_own_int_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("route", [TRACE, STRICT], ids=lambda route: route.name)
-def test_it_refuses_on_other_captures(route: Route) -> None:
+def test_other_captures_are_refused(route: Route) -> None:
     assert isinstance(REMEDY.detect(make_case(Calls(by_int), plain(3, 5), route)), Refusal)
 
 
-def test_it_refuses_where_nothing_calls_them() -> None:
+def test_a_model_that_calls_none_is_refused() -> None:
     assert isinstance(REMEDY.detect(make_case(nn.Linear(4, 4), plain(3, 4), EXPORT)), Refusal)
     assert isinstance(REMEDY.detect(make_case(Calls(by_int), plain(3, 5), EXPORT)), Match)

@@ -46,3 +46,40 @@ def test_a_tensor_split_into_so_many_parts(sections, dim):
 def test_a_product_of_kronecker(shapes):
     a, b = (torch.randn(shape, generator=torch.Generator().manual_seed(2)) for shape in shapes)
     assert torch.equal(STAND_INS[torch.kron](a, b), torch.kron(a, b))
+
+
+@pytest.mark.parametrize("equation", ["ij->ji", "bi,io->bo", "bi,bj,b->ij", "ij,jk,kl->il", "bi,io"])
+def test_a_sum_of_products_of_complex_tensors(equation):
+    shapes = {"bi": (2, 3), "io": (3, 4), "bj": (2, 5), "b": (2,), "ij": (2, 3), "jk": (3, 2), "kl": (2, 4)}
+    terms = equation.partition("->")[0].split(",")
+    given = [_complex(*shapes[term]) for term in terms]
+    expected = torch.einsum(equation, *given)
+    assert torch.allclose(STAND_INS[torch.einsum](equation, *given), expected, rtol=1e-5, atol=1e-5)
+    assert torch.allclose(STAND_INS[torch.einsum](equation, given), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_sum_of_products_of_conjugates():
+    x = _complex(2, 3)
+    ours = STAND_INS[torch.einsum]("bi,bj->bij", x, x.conj())
+    assert torch.allclose(ours, torch.einsum("bi,bj->bij", x, x.conj()))
+
+
+def test_a_complex_exponential():
+    x = _complex(3, 4).conj()
+    assert torch.allclose(STAND_INS[torch.exp](x), x.exp())
+
+
+@pytest.mark.parametrize("number", [1j, 2 - 3j, complex(0.5, 0)])
+@pytest.mark.parametrize("value", [_complex(2, 3), _complex(2, 3).real, _complex(2, 3).real.double()], ids=str)
+def test_a_product_with_a_complex_number(value, number):
+    ours = STAND_INS[torch.mul](value, number)
+    assert ours.dtype == (value * number).dtype
+    assert torch.allclose(ours, value * number)
+
+
+def test_real_numbers_are_left_to_pytorch():
+    x = torch.ones(2, 3)
+    assert STAND_INS[torch.einsum]("ij->ji", x) is NotImplemented
+    assert STAND_INS[torch.exp](x) is NotImplemented
+    assert STAND_INS[torch.mul](x, 2.0) is NotImplemented
+    assert STAND_INS[torch.mul](x, x) is NotImplemented

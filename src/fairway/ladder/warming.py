@@ -148,11 +148,11 @@ def _run_at(subject: Subject, points: Sequence[Point], flavour: Flavour = "norma
 def settled_finding(subject: Subject) -> tuple[Finding, ...]:
     """Say at which sizes the model was run first, and whether that changed its answers."""
     found = subject.study.warm_up
-    if found is None or not (found.differs or found.holds_tensors):
+    if found is None or not (found.fails_fresh or found.holds_tensors):
         return ()  # a flag or a counter of first calls
     points = "; then at ".join(show(dict(point)) for point in found.points)
     names = ", ".join(found.settled[:3]) + (f" and {len(found.settled) - 3} more" if len(found.settled) > 3 else "")
     seen = f"{names} no longer changes after a run at {points}"
-    if found.differs:
-        return (Finding("FW229", f"{seen}; before it, the model gives other answers or fails", grade="warning"),)
+    if found.fails_fresh:
+        return (Finding("FW229", f"{seen}; before it, the model fails at some sizes", grade="warning"),)
     return (Finding("FW229", seen),)

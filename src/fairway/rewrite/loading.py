@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import dis
 import functools
+import itertools
 import sys
 import sysconfig
 import types
@@ -30,6 +31,10 @@ _INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("purelib", "platlib"
 _STANDARD = sysconfig.get_paths()["stdlib"]
 _MOST_NAMES = 127
 """A load by a byte of argument reaches so many names; the lowest bit says whether what is loaded is called."""
+
+
+_NUMBERS = itertools.count()
+"""Names are used once, so that one `loading` may stand inside another."""
 
 
 @functools.cache
@@ -115,7 +120,7 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 @contextmanager
 def loading(functions: list[types.FunctionType], table: Mapping[Any, Any]) -> Iterator[None]:
     """Let these functions load the table's values for its keys. Of a builtin only calls are changed."""
-    aliases = {id(original): f"_fairway_{number}" for number, original in enumerate(table)}
+    aliases = {id(original): f"_fairway_{next(_NUMBERS)}" for original in table}
     changed: list[tuple[types.FunctionType, types.CodeType]] = []
     named = dict(zip(aliases.values(), table.values(), strict=True))
     vars(builtins).update(named)

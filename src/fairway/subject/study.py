@@ -36,8 +36,8 @@ class WarmUp:
     points: tuple[tuple[tuple[str, int], ...], ...]
     settled: tuple[str, ...]
     """The buffers and attributes that do not change any more."""
-    differs: bool
-    """Whether the answers were others before, or there were none."""
+    fails_fresh: bool
+    """Whether the model fails at some sizes as long as these runs were not made."""
     holds_tensors: bool = True
     """Whether more than flags and numbers is settled."""
 

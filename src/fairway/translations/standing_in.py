@@ -3,7 +3,8 @@
 `take_along_dim`, `kron` and `tensor_split` read sizes as plain numbers in C++, so that torch.export fixes what should
 stay open. The inverse of a real Fourier transform becomes a DFT that is one-sided and inverse at once, which ONNX
 Runtime refuses; it is the inverse of the whole spectrum. A tensor like a complex one has no translation; it is made of
-its two parts. `rrelu` without training is captured as an operator that fills a tensor of noise, which has none either.
+its two parts, and so are a sum of products of complex tensors by `einsum`, a complex exponential, and a product with a
+complex number. `rrelu` without training is captured as an operator that fills a tensor of noise, which has none either.
 A transposed convolution to a given size has its padding from that size, which in ONNX is a constant of the node: it is
 padded as far as may be, and cut.
 """
@@ -11,7 +12,7 @@ padded as far as may be, and cut.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import torch
@@ -27,9 +28,7 @@ def take_along_dim(input: torch.Tensor, indices: torch.Tensor, dim: int | None =
         shape[dim] = 1
     shapes: Any = torch.broadcast_shapes  # untyped
     common = list(shapes(*around))
-    wide, places = (
-        one.expand([*common[:dim], one.shape[dim], *common[dim + 1 :]]) for one in (input, indices)
-    )
+    wide, places = (one.expand([*common[:dim], one.shape[dim], *common[dim + 1 :]]) for one in (input, indices))
     return wide.gather(dim, places)
 
 
@@ -79,6 +78,44 @@ def _like(fill: float) -> Callable[..., Any]:
     return like
 
 
+def einsum(equation: Any, *operands: Any) -> Any:
+    """A product of sums is made of the parts' products: those with an even number of imaginary factors are real."""
+    given = operands[0] if len(operands) == 1 and not isinstance(operands[0], torch.Tensor) else operands
+    if not isinstance(equation, str) or not all(one.is_complex() for one in given):
+        return NotImplemented
+    sums: list[Any] = [0, 0]
+    for chosen in product((0, 1), repeat=len(given)):
+        parts = [_part(one, part) for part, one in zip(chosen, given, strict=True)]
+        sign = -1 if sum(chosen) % 4 >= 2 else 1
+        sums[sum(chosen) % 2] = sums[sum(chosen) % 2] + sign * torch.einsum(equation, *parts)
+    return torch.view_as_complex(torch.stack(sums, -1))
+
+
+def _part(value: torch.Tensor, imaginary: int) -> torch.Tensor:
+    if not value.is_complex():
+        return value
+    return torch.view_as_real(value.resolve_conj())[..., imaginary]
+
+
+def exp(input: torch.Tensor, **settings: Any) -> Any:
+    if not input.is_complex() or settings:
+        return NotImplemented
+    length, angle = _part(input, 0).exp(), _part(input, 1)
+    return torch.view_as_complex(torch.stack([length * angle.cos(), length * angle.sin()], -1))
+
+
+def mul(input: torch.Tensor, other: Any, **settings: Any) -> Any:
+    if not isinstance(other, complex) or settings:
+        return NotImplemented
+    real, imaginary = _part(input, 0), (_part(input, 1) if input.is_complex() else None)
+    if not real.is_floating_point():
+        return NotImplemented
+    parts = [real * other.real, real * other.imag]
+    if imaginary is not None:
+        parts = [parts[0] - imaginary * other.imag, parts[1] + imaginary * other.real]
+    return torch.view_as_complex(torch.stack(parts, -1))
+
+
 def _transposed(plain: Callable[..., torch.Tensor]) -> Callable[..., Any]:
     def convolve(
         input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, stride: Any = 1, padding: Any = 0,
@@ -112,6 +149,13 @@ STAND_INS: dict[Any, Callable[..., Any]] = {
     torch.fft.irfft: irfft,
     torch.zeros_like: _like(0.0),
     torch.ones_like: _like(1.0),
+    torch.einsum: einsum,
+    torch.exp: exp,
+    torch.Tensor.exp: exp,
+    torch.mul: mul,
+    torch.Tensor.mul: mul,
+    torch.Tensor.__mul__: mul,
+    torch.Tensor.__rmul__: mul,
     torch.tensor_split: tensor_split,
     torch.Tensor.tensor_split: tensor_split,
     **{plain: _transposed(plain) for plain in _CONVOLUTIONS},

@@ -98,14 +98,14 @@ class Layers(nn.Module):
         return x
 
 
-class EndsEarly(nn.Module):
+class ReturnsEarly(nn.Module):
     def forward(self, x):
         total = torch.zeros(x.shape[0], 3)
         for t in range(x.shape[1]):
             total = total + x[:, t]
             if total.max() > 10:
-                break
-        return total
+                return total
+        return -total
 
 
 def test_a_loop_over_layers_is_refused() -> None:
@@ -113,11 +113,11 @@ def test_a_loop_over_layers_is_refused() -> None:
     assert answer == Refusal("no Python loop in the model's own code is bounded by a tensor's size or value")
 
 
-def test_a_loop_that_ends_early_is_refused_with_its_line() -> None:
-    answer = REMEDY.detect(case_of(EndsEarly(), example(), "export"))
+def test_a_return_inside_the_loop_is_refused_with_its_line() -> None:
+    answer = REMEDY.detect(case_of(ReturnsEarly(), example(), "export"))
     assert isinstance(answer, Refusal)
-    assert answer.where[0].source == "break"
-    assert "`break` inside the loop ends it early, at a step that only the values tell" in answer.reason
+    assert answer.where[0].source == "return total"
+    assert "`return` inside the loop ends it early, at a step that only the values tell" in answer.reason
 
 
 @pytest.mark.parametrize("route", ROUTES)

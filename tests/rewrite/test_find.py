@@ -100,8 +100,8 @@ class Branching(nn.Module):
 
 def test_branches_on_values_are_found_in_order() -> None:
     assert [(kind, detail) for kind, _, detail in found(Branching())] == [
+        ("loop", "`while x.max() > 10` asks for a tensor's value"),
         ("branch", "`if x.sum() > 0` asks for a tensor's value"),
-        ("branch", "`while x.max() > 10` asks for a tensor's value"),
         ("branch", "`if x.mean().item() < 3` asks for a tensor's value"),
     ]
 

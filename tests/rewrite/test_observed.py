@@ -109,7 +109,7 @@ def test_a_point_that_pytorch_refuses_leaves_the_others() -> None:
 
 
 class TwoLoops(nn.Module):
-    """One loop that can be written anew, and one that ends early and cannot."""
+    """One loop that can be written anew, and one that returns from within and cannot."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class TwoLoops(nn.Module):
     def early(self, x: torch.Tensor) -> torch.Tensor:
         for i in range(x.shape[0]):
             if i > 100:
-                break
+                return x
             x = x + 0.0
         return x
 

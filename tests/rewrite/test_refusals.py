@@ -14,14 +14,24 @@ from .harness import outputs
 from .idioms import HeadByName, Recurrence, WritesInPlaceForCaller
 
 
-class Breaks(nn.Module):
+class Returns(nn.Module):
     def forward(self, x):
-        out = torch.zeros_like(x)
+        total = torch.zeros_like(x[:, 0])
         for i in range(x.shape[1]):
-            if i > 3:
+            total = total + x[:, i]
+            if total.max() > 3:
+                return total
+        return -total
+
+
+class FillsAListUntilItBreaks(nn.Module):
+    def forward(self, x):
+        rows = []
+        for i in range(x.shape[1]):
+            rows.append(x[:, i])
+            if x[:, i].max() > 3:
                 break
-            out[:, i] = x[:, i]
-        return out
+        return torch.stack(rows, 1)
 
 
 class AppendsUnderACondition(nn.Module):
@@ -60,15 +70,6 @@ class CopiesIntoAView(nn.Module):
         return out
 
 
-class While(nn.Module):
-    def forward(self, x):
-        i = 0
-        while i < x.shape[1]:
-            x = x + i
-            i += 1
-        return x
-
-
 REASONS = [
     (
         CopiesIntoAView,
@@ -76,10 +77,15 @@ REASONS = [
         "`out[:, i].copy_` changes a tensor in place inside the loop; write `out[:, i] = ...` instead",
     ),
     (
-        Breaks,
-        "break",
-        "`break` inside the loop ends it early, at a step that only the values tell; compute every step "
+        Returns,
+        "return total",
+        "`return` inside the loop ends it early, at a step that only the values tell; compute every step "
         "and mask the rest with torch.where",
+    ),
+    (
+        FillsAListUntilItBreaks,
+        "for i in range(x.shape[1]):",
+        "the loop ends early, and `rows` is read after it; compute every step and mask the rest with torch.where",
     ),
     (
         AppendsUnderACondition,
@@ -98,12 +104,6 @@ REASONS = [
         "self.memory[0] = x[0, i]",
         "the loop writes through `self.memory`, which may be another "
         "name's tensor; give the tensor a plain name before the loop and write into that",
-    ),
-    (
-        While,
-        "while i < x.shape[1]:",
-        "a `while` loop bounded by a tensor cannot be turned into steps that are counted "
-        "beforehand; write it as `for i in range(n)`",
     ),
 ]
 

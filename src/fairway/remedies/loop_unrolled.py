@@ -2,7 +2,8 @@
 
 The exporter runs the loop and records its steps, so the file repeats exactly as many as the example had. The user's
 function is written anew, with the loop as `scan` or `while_loop` for torch.export, and compiled by TorchScript for the
-traced routes. It refuses where the loop ends early, fills a list under a condition, or writes through another name.
+traced routes. A loop that ends on a value, by `break` or `while`, becomes a `while_loop`. It refuses a `return` inside
+the loop, a list that is filled under a condition or by a loop that ends early, and writes through another name.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ import torch
 from fairway.findings import Where
 from fairway.rewrite.flow import GROWING, NONE, SEQUENCE, SIZE, TENSOR, VALUE, Flags, Flow, is_module_choice, union
 from fairway.rewrite.lists import counted
+from fairway.rewrite.names import ends_loop
 from fairway.rewrite.reach import (
     MISSING,
     FunctionNode,
@@ -43,6 +44,8 @@ class Suspect:
     kind: Kind
     where: Where
     detail: str
+    by_value: bool = False
+    """Whether a loop ends on a tensor's value, so that its steps need not differ between sizes."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,13 @@ class _Reading:
         return known[key]
 
     def report(
-        self, kind: Kind, node: ast.stmt | ast.expr, source: Source, detail: str, line: int | None = None
+        self,
+        kind: Kind,
+        node: ast.stmt | ast.expr,
+        source: Source,
+        detail: str,
+        line: int | None = None,
+        by_value: bool = False,
     ) -> None:
         """`line` is the one to blame where that is not the node's own."""
         where = Where(
@@ -154,7 +163,7 @@ class _Reading:
             module=self.shared.paths.get(id(self.module)) or None,
         )
         key = (kind, source.file, node.lineno, node.col_offset)
-        self.found.setdefault(key, Site(Suspect(kind, where, detail), source, node, self.module))
+        self.found.setdefault(key, Site(Suspect(kind, where, detail, by_value), source, node, self.module))
 
 
 class _Body(ast.NodeVisitor):
@@ -166,6 +175,8 @@ class _Body(ast.NodeVisitor):
         self.returned: list[Flags] = [NONE]
         self.local: dict[str, FunctionNode] = {}
         self.active: set[int] = set()
+        self.loops: list[ast.For | ast.While] = []
+        """The loops around what is read, innermost last."""
         flow._call = self._followed(flow._call)  # type: ignore[method-assign]
 
     def bind(self, node: FunctionNode, arguments: list[Flags] | None) -> None:
@@ -220,21 +231,23 @@ class _Body(ast.NodeVisitor):
         if bounds:
             self.reading.report("loop", node, self.source, f"the loop is bounded by {bounds}")
         self.flow.assign(node.target, self.flow.items(node.iter))
-        self._loop_body(node.body, bool(bounds))
+        self._loop_body(node, bool(bounds))
         self.read(node.orelse)
 
     def visit_While(self, node: ast.While) -> None:
-        self._loop_body(node.body, True)  # first the body, so that what it assigns is known to the test
+        self._loop_body(node, True)  # first the body, so that what it assigns is known to the test
         flags = self.flow.of(node.test)
         if flags & (TENSOR | VALUE):
-            self.reading.report(
-                "branch", node, self.source, f"`while {ast.unparse(node.test)}` asks for a tensor's value"
-            )
+            detail = f"`while {ast.unparse(node.test)}` asks for a tensor's value"
+            self.reading.report("loop", node, self.source, detail, by_value=True)
         elif flags & SIZE:
             self.reading.report("loop", node, self.source, f"the loop is bounded by {self.flow.describe(node.test)}")
 
     def visit_If(self, node: ast.If) -> None:
         self._branch(node, node.test)
+        if self.loops and ends_loop(node) and self.flow.of(node.test) & (TENSOR | VALUE):
+            detail = f"the loop ends where `{ast.unparse(node.test)}`, which asks for a tensor's value"
+            self.reading.report("loop", self.loops[-1], self.source, detail, by_value=True)
         self.read(node.body)
         self.read(node.orelse)
 
@@ -308,11 +321,13 @@ class _Body(ast.NodeVisitor):
         elif "size" in flags and not self.in_loop and not _only_refuses(node):
             self.reading.report("branch", node, self.source, f"`if {ast.unparse(test)}` asks for a size that may vary")
 
-    def _loop_body(self, statements: list[ast.stmt], suspect: bool) -> None:
+    def _loop_body(self, loop: ast.For | ast.While, suspect: bool) -> None:
         inside = self.in_loop
         self.in_loop |= suspect
-        self.read(statements)
-        self.read(statements)  # once more, with what the first round carried around
+        self.loops.append(loop)
+        self.read(loop.body)
+        self.read(loop.body)  # once more, with what the first round carried around
+        self.loops.pop()
         self.in_loop = inside
 
     def _followed(self, plain_call: Any) -> Any:

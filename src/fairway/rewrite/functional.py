@@ -1,8 +1,9 @@
 """A function's loops become steps: functions from an index and the names carried on to those names again.
 
-Nothing is known here of what runs the steps; `repeat.loop` does, one by one or as one operator. Refused, with the line:
-`break` and `return` inside a loop, a list filled under a condition or read while it is filled, `while`, and writes
-through anything but a plain name.
+Nothing is known here of what runs the steps; `repeat.loop` does, one by one or as one operator. A `break` becomes a
+flag that is carried along, and a `while` a loop without end whose first statement is its `break`. Refused, with the
+line: `return` inside a loop, a list filled under a condition or read while it is filled, or filled by a loop that ends
+early, and writes through anything but a plain name.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from fairway.rewrite.expressions import RUNTIME, Expressions, runtime_call
 from fairway.rewrite.names import (
     appended_names,
     bound_names,
+    ends_loop,
     loop_names,
     numbers_taken_out,
     read_names,
@@ -87,12 +89,10 @@ class Functional:
             return [node]
         if isinstance(node, ast.For) and self.suspect(node):
             return self._loop(node, before)
-        if isinstance(node, ast.While) and (self.suspect(node) or self.loop is not None):
-            raise Refused(
-                "a `while` loop bounded by a tensor cannot be turned into steps that are counted beforehand; "
-                "write it as `for i in range(n)`",
-                node.lineno,
-            )
+        if isinstance(node, ast.While) and self.suspect(node):
+            return self._loop(_without_end(node), before)
+        if isinstance(node, ast.While) and self.loop is not None:
+            raise Refused("a `while` inside the loop cannot be turned into steps; write it as `for`", node.lineno)
         if self.loop is not None:
             return self._in_loop(node, before)
         for field in ("body", "orelse", "finalbody"):
@@ -181,7 +181,19 @@ class Functional:
         )
 
     def _loop(self, node: ast.For, before: set[str]) -> list[ast.stmt]:
+        flag = f"_ended_{node.lineno}" if any(map(ends_loop, node.body)) else None
+        prelude: list[ast.stmt] = []
+        if flag is not None:
+            node.body = _without_break(node.body, flag)
+            prelude = [ast.Assign([ast.Name(flag, ast.Store())], ast.Constant(False))]
+            before = before | {flag}
         names = loop_names(node, self.tree, self.loop, before)
+        if flag is not None and (names.lists or names.last):
+            raise Refused(
+                f"the loop ends early, and `{(*names.lists, *names.last)[0]}` is read after it; compute every step and "
+                "mask the rest with torch.where",
+                node.lineno,
+            )
         self._check_lists(node, names.lists)
         _check_in_place(node, before)
         taken = sorted((numbers_taken_out(self.tree) & before & read_names(node.body)) - set(names.carried))
@@ -216,8 +228,10 @@ class Functional:
             ast.Constant(len(names.last)),
             written,
         )
+        if flag is not None:
+            call.keywords = [ast.keyword("ended", ast.Constant(names.carried.index(flag)))]
         into = ast.Tuple([_store(names.carried), _store(names.lists), _store(names.last)], ast.Store())
-        return [define, ast.Assign([into], call)]
+        return [*prelude, define, ast.Assign([into], call)]
 
     def _check_lists(self, node: ast.For, lists: tuple[str, ...]) -> None:
         appends = [
@@ -321,6 +335,28 @@ class Functional:
             sides.append(side)
         call = runtime_call("choose", test, *[ast.Name(side.name, ast.Load()) for side in sides])
         return [*sides, ast.Return(call)]
+
+
+def _without_end(node: ast.While) -> ast.For:
+    """`while c: …` as a loop without end that begins with `if not c: break`."""
+    leave = ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Break()], [])
+    forever = runtime_call("forever")
+    made = ast.For(ast.Name("_", ast.Store()), forever, [leave, *node.body], node.orelse)
+    return ast.fix_missing_locations(ast.copy_location(made, node))
+
+
+def _without_break(statements: list[ast.stmt], flag: str) -> list[ast.stmt]:
+    """`if c: break` followed by the rest sets the flag if c, and does the rest if not."""
+    for place, statement in enumerate(statements):
+        if isinstance(statement, ast.Break):
+            ended = ast.Assign([ast.Name(flag, ast.Store())], ast.Constant(True))
+            return [*statements[:place], ast.copy_location(ended, statement)]
+        if isinstance(statement, ast.If) and ends_loop(statement):
+            rest = statements[place + 1 :]
+            statement.body = _without_break([*statement.body, *copy.deepcopy(rest)], flag)
+            statement.orelse = _without_break([*statement.orelse, *copy.deepcopy(rest)], flag)
+            return [*statements[:place], statement]
+    return statements
 
 
 def _check_in_place(loop: ast.For, before: set[str]) -> None:

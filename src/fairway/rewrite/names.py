@@ -44,6 +44,15 @@ def written_names(nodes: Iterable[ast.AST]) -> list[str]:
     return sorted(dict.fromkeys(found))
 
 
+def ends_loop(node: ast.AST) -> bool:
+    """Whether a `break` below ends the loop around this statement, and not one inside it."""
+    if isinstance(node, ast.Break):
+        return True
+    if isinstance(node, ast.For | ast.While | ast.FunctionDef | ast.Lambda | ast.ClassDef):
+        return False
+    return any(ends_loop(child) for child in ast.iter_child_nodes(node))
+
+
 def appended_names(nodes: Iterable[ast.AST]) -> list[str]:
     found = [
         node.func.value.id

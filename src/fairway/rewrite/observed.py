@@ -124,7 +124,7 @@ def _is_live(site: Site, observed: Observed, known: frozenset[Line] | None) -> b
     if site.suspect.kind == "branch":  # those of libraries are found where two runs part
         varies = known is None or len(observed.sides) > 1 or line_of(site) in known
         return varies and is_users(site.source.file)
-    return site.suspect.kind != "loop" or len(set(observed.steps)) > 1
+    return site.suspect.kind != "loop" or site.suspect.by_value or len(set(observed.steps)) > 1
 
 
 def count_passes(run: Callable[[], Any], probes: Sequence[Probe]) -> list[Passes]:

@@ -49,6 +49,14 @@ def steps(*bounds: Any) -> Any:
     return Steps(start, stop, step, _same)
 
 
+def forever() -> Steps:
+    """The steps of a `while`, which its body ends."""
+    return Steps(0, MOST_STEPS, 1, _same)
+
+
+MOST_STEPS = 2**31 - 1
+
+
 def over(held: Any) -> Any:
     """`for row in held`: tensors by row, ranges as they are; anything else stays Python's to run through."""
     if isinstance(held, Steps):
@@ -186,15 +194,23 @@ def nested(held: Any, inner: Callable[[Any], Any]) -> Any:
 
 
 def loop(
-    held: Any, step: Step, carried: tuple[Any, ...], lists: tuple[Any, ...], last: int, written: Iterable[int] = ()
+    held: Any,
+    step: Step,
+    carried: tuple[Any, ...],
+    lists: tuple[Any, ...],
+    last: int,
+    written: Iterable[int] = (),
+    ended: int | None = None,
 ) -> Any:
     """Runs the step over what is held. Gives back the carried names, the lists, and the names last bound inside.
 
     `written` are the places in `carried` of tensors that the loop writes into: they are given their new contents in
-    place, as other names may stand for the same tensor.
+    place, as other names may stand for the same tensor. `ended` is the place of a flag that ends the loop.
     """
     held = over(held)
-    if not isinstance(held, Steps):
+    if ended is not None:
+        ends, made, bound = _until_ended(held, step, carried, ended)
+    elif not isinstance(held, Steps):
         ends, made, bound = _one_by_one(held, step, carried, len(lists), last)
     elif torch.compiler.is_compiling() or torch.compiler.is_exporting():
         ends, made, bound = _captured(held, step, carried, len(lists))
@@ -290,6 +306,38 @@ def _is_like(old: Any, new: Any) -> bool:
     return isinstance(old, (bool, int, float, torch.SymInt)) and (
         not isinstance(new, torch.Tensor) or (new.dim() == 0 and as_tensor(old).dtype == new.dtype)
     )
+
+
+def _until_ended(held: Any, step: Step, carried: tuple[Any, ...], ended: int) -> Any:
+    """Run steps until the flag at the place `ended` is true, or there are no more."""
+    if not isinstance(held, Steps) or not (torch.compiler.is_compiling() or torch.compiler.is_exporting()):
+        for value in _eager(held) if isinstance(held, Steps) else held:
+            carried = step(value, carried)[0]
+            if bool(carried[ended]):
+                break
+        return carried, (), ()
+    start, stop = as_tensor(held.start), as_tensor(held.stop)
+    first = step(held.at(start), carried)[0]
+    if not _alike(carried, first):  # the first step makes what the others carry on
+        carried, start = first, start + held.step
+    leaves, form = tree_flatten(carried)
+
+    def flag_of(state: tuple[Any, ...]) -> torch.Tensor:
+        return as_tensor(tree_unflatten(list(state), form)[ended]).to(torch.bool)
+
+    def more(k: torch.Tensor, *state: Any) -> torch.Tensor:
+        going = k < stop if held.step > 0 else k > stop
+        return torch.logical_and(going, torch.logical_not(flag_of(state)))
+
+    def again(k: torch.Tensor, *state: Any) -> Any:
+        ends, form_after = tree_flatten(step(held.at(k), tree_unflatten(list(state), form))[0])
+        if form_after != form:
+            raise Unrewritable("what a step hands on has another structure than what it was given")
+        return (k + held.step, *[_own(as_tensor(value, old)) for value, old in builtins.zip(ends, state, strict=True)])
+
+    init = (start.clone(), *[_own(as_tensor(value)) for value in leaves])
+    state = _while_loop(more, again, init)[1:]  # type: ignore[no-untyped-call]
+    return tree_unflatten(list(state), form), (), ()
 
 
 def _own(value: torch.Tensor) -> torch.Tensor:

@@ -195,6 +195,9 @@ def select(test: torch.Tensor, yes: Any, no: Any) -> Any:
     yes, no = as_tensor(yes, no), as_tensor(no, yes)
     if yes.shape != no.shape and yes.dim() > 0 and no.dim() > 0:
         raise Unrewritable("the two sides of a branch give tensors of different shapes")
+    if yes.dtype == no.dtype == torch.bool:  # ONNX Runtime has no Where for bools
+        test = _truth(test)
+        return torch.logical_or(torch.logical_and(test, yes), torch.logical_and(torch.logical_not(test), no))
     return torch.where(_truth(test), yes, no)
 
 

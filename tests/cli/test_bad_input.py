@@ -917,7 +917,7 @@ def test_an_unknown_route_is_answered_with_the_routes(fairway: Fairway, folder: 
         """
         FW006 error: The value of an option is not one that is known
           seen      route 'onnx'; the routes are export-dynamic, export-named, export-auto, strict-dynamic, trace,
-                    script
+                    pieces, script
           why       Options with a fixed set of values take only those.
           do        1. Use one of the values listed.
         """,

@@ -46,7 +46,7 @@ def _subject(model: torch.nn.Module) -> Subject:
 
 
 def _prescribe(subject: Subject) -> prescribing.Prescription:
-    return prescribe(subject, Step(Route("export"), rewrites=True), (), ("y",), frozenset())
+    return prescribe(subject, Step(Route("export"), rewrites=True), (), ("y",), None)
 
 
 def test_casts_inside_cost_neither_the_remedy_nor_the_truth(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from fairway.findings import Finding
 from fairway.ladder.capture import Captured
 from fairway.ladder.questions import Question, broken_at
 
-NAMED = ("FW205", "FW206", "FW207", "FW211", "FW212", "FW216", "FW217", "FW329", "FW424")
+NAMED = ("FW205", "FW206", "FW207", "FW211", "FW212", "FW216", "FW217", "FW329")
 """Findings that name the true cause in the model's own code, or the regions of sizes that are too many."""
 
 FIXED = "FW402"

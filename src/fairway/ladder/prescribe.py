@@ -32,7 +32,7 @@ class Prescription:
 
 
 def prescribe(
-    subject: Subject, step: Step, findings: Sequence[Finding], output_names: Sequence[str], live: Lines
+    subject: Subject, step: Step, findings: Sequence[Finding], output_names: Sequence[str], live: Lines | None
 ) -> Prescription:
     """Ask every remedy whether its defect is here. Runs in a separate process, since proofs run the model.
 

@@ -323,10 +323,11 @@ def _until_ended(held: Any, step: Step, carried: tuple[Any, ...], ended: int) ->
     leaves, form = tree_flatten(carried)
 
     def flag_of(state: tuple[Any, ...]) -> torch.Tensor:
-        return as_tensor(tree_unflatten(list(state), form)[ended]).to(torch.bool)
+        flag: torch.Tensor = as_tensor(tree_unflatten(list(state), form)[ended]).to(torch.bool)
+        return flag
 
     def more(k: torch.Tensor, *state: Any) -> torch.Tensor:
-        going = k < stop if held.step > 0 else k > stop
+        going: torch.Tensor = k < stop if held.step > 0 else k > stop
         return torch.logical_and(going, torch.logical_not(flag_of(state)))
 
     def again(k: torch.Tensor, *state: Any) -> Any:

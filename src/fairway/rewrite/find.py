@@ -17,6 +17,7 @@ from typing import Any, Literal
 import torch
 
 from fairway.findings import Where
+from fairway.rewrite.arguments import flags_annotated, flags_by_name, flags_given
 from fairway.rewrite.flow import GROWING, NONE, SEQUENCE, SIZE, TENSOR, VALUE, Flags, Flow, is_module_choice, union
 from fairway.rewrite.lists import counted
 from fairway.rewrite.names import ends_loop
@@ -34,7 +35,6 @@ from fairway.rewrite.reach import (
 from fairway.subject.source import is_users
 
 Kind = Literal["loop", "list", "choice", "branch"]
-_PLAIN_ANNOTATIONS = {"int", "float", "bool", "str"}
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def every_site(model: torch.nn.Module, given: Mapping[str, Any] | None) -> tuple
             continue
         seen.add(type(module))
         reading = _Reading(module, shared, found)
-        reading.function(forward, None if given is None or module is not model else _known(forward, given))
+        reading.function(forward, None if given is None or module is not model else flags_given(forward, given))
     order = {"loop": 0, "list": 0, "choice": 0, "branch": 1}
     return tuple(
         sorted(found.values(), key=lambda s: (order[s.suspect.kind], s.source.file, s.suspect.where.line or 0))
@@ -186,7 +186,7 @@ class _Body(ast.NodeVisitor):
             parameters = parameters[1:]
         for position, parameter in enumerate([*parameters, *node.args.kwonlyargs]):
             if arguments is None:
-                self.flow.names[parameter.arg] = _annotated(parameter)
+                self.flow.names[parameter.arg] = flags_annotated(parameter)
             else:
                 self.flow.names[parameter.arg] = arguments[position] if position < len(arguments) else NONE
         rest = SEQUENCE if arguments is None else union(arguments[len(parameters) :])
@@ -340,7 +340,7 @@ class _Body(ast.NodeVisitor):
             target = self._target(node.func)
             if is_model_code(target):
                 by_position = len(node.args) == len(arguments)
-                passed = arguments if by_position else _by_name(target, node, self.flow)
+                passed = arguments if by_position else flags_by_name(target, node, self.flow)
                 reading = self.reading.of(getattr(self.flow.live(node.func), "__self__", None))
                 return reading.function(target, passed, self.in_loop)
             flags: Flags = plain_call(node)
@@ -373,41 +373,6 @@ class _Body(ast.NodeVisitor):
         self.flow.names, self.returned = hidden, returned
         self.active.discard(id(node))
         return flags
-
-
-def _by_name(function: types.FunctionType, node: ast.Call, flow: Flow) -> list[Flags]:
-    source = read_source(function)
-    names = [] if source is None else [a.arg for a in (*source.tree.args.args, *source.tree.args.kwonlyargs)]
-    names = [name for name in names if name not in ("self", "cls")]
-    flags = [NONE] * max(len(names), len(node.args))
-    flags[: len(node.args)] = [flow.of(a) for a in node.args]
-    for keyword in node.keywords:
-        if keyword.arg in names:
-            flags[names.index(keyword.arg)] = flow.of(keyword.value)
-    return flags
-
-
-def _known(forward: types.FunctionType, given: Mapping[str, Any]) -> list[Flags]:
-    """The flags of forward's parameters, told by the arguments it is called with."""
-    source = read_source(forward)
-    names = [] if source is None else [a.arg for a in (*source.tree.args.args, *source.tree.args.kwonlyargs)]
-    return [_kind_of(given.get(name)) for name in names if name != "self"]
-
-
-def _kind_of(value: Any) -> Flags:
-    if isinstance(value, torch.Tensor):
-        return TENSOR
-    return NONE if value is None or isinstance(value, (int, float, str)) else SEQUENCE
-
-
-def _annotated(parameter: ast.arg) -> Flags:
-    if parameter.annotation is None:
-        return TENSOR
-    text = ast.unparse(parameter.annotation).strip("'\"")
-    if text.split(" | ")[0] in _PLAIN_ANNOTATIONS:
-        return NONE
-    sequence = text.partition("[")[0].rpartition(".")[2].lower() in ("list", "tuple", "sequence", "dict", "mapping")
-    return SEQUENCE if sequence else TENSOR
 
 
 def _only_refuses(node: ast.If | ast.IfExp) -> bool:

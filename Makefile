@@ -4,17 +4,25 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 OUT ?= build/demo
+# The build of torch that the environment gets. By number: a range would take the newest build, with gigabytes of CUDA.
+TORCH ?= 2.13.0
 TRITON := build/triton
 
-.PHONY: demo test docs site browser screenshots corpus clean
+.PHONY: demo test lint types tests docs site browser screenshots corpus clean
 
 demo: $(READY)
 	@mkdir -p $(OUT)
 	$(BIN)/fairway export examples/airimu/recipe.py:airimu -o $(OUT)/airimu.onnx --overwrite
 
-test: $(READY) $(TRITON)/.ready browser
+test: lint types tests
+
+lint: $(READY)
 	$(BIN)/ruff check src tests examples benchmarks docs
+
+types: $(READY)
 	$(BIN)/mypy
+
+tests: $(READY) $(TRITON)/.ready browser
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # A client that tests ask `fairway serve` with; it wants an older protobuf than the rest.
@@ -50,10 +58,9 @@ $(OLDER)/.ready: benchmarks/corpus/requirements-older.txt
 	$(OLDER)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/corpus/requirements-older.txt
 	@touch $@
 
-# torch is named first and by number: a range would take the newest build, with gigabytes of CUDA.
 $(READY): requirements.txt pyproject.toml
 	@bash tools/make-venv.sh $(PYTHON) $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==$(TORCH)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	$(BIN)/python -m compileall -q $(VENV)/lib >/dev/null 2>&1 || true

@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("cli.md", "findings.md", "knowledge.md", "python.md", "remedies.md")
+WRITTEN_BY_HAND = ("glossary.md", "stability.md")
 
 
 @pytest.fixture(scope="module")
@@ -29,4 +30,4 @@ def test_the_committed_page_is_what_the_generator_writes(generator: ModuleType, 
 
 def test_the_generator_writes_these_pages_and_no_others(generator: ModuleType) -> None:
     assert tuple(sorted(generator.pages())) == PAGES
-    assert sorted(p.name for p in (ROOT / "docs" / "reference").glob("*.md")) == sorted(PAGES)
+    assert sorted(p.name for p in (ROOT / "docs" / "reference").glob("*.md")) == sorted((*PAGES, *WRITTEN_BY_HAND))

@@ -21,7 +21,7 @@ BANNED_PHRASES = (
     r"anew",
     r"whoever",
     r"(?:no|some)body",
-    r"is no (?!longer|known|more than|less than)\w+",
+    r"(?<!there )is no (?!longer|known|more than|less than)\w+",
     r"hangs? on",
     r"hangs? together",
     r"(?:lies|lie|lay) (?:beside|elsewhere|there)",

@@ -16,6 +16,8 @@ import pytest
 import yaml
 
 import fairway
+from fairway.plugins import KNOWLEDGE, REMEDIES, TRANSLATIONS
+from fairway.record import FORMAT
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -87,6 +89,25 @@ def test_an_issue_form_has_what_a_form_needs(path: Path) -> None:
     ids = [field["id"] for field in form["body"]]
     assert len(ids) == len(set(ids))
     assert all(field["attributes"]["label"] for field in form["body"])
+
+
+def test_the_stability_page_lists_what_is_public() -> None:
+    page = (ROOT / "docs/reference/stability.md").read_text()
+    listed = re.search(r"`fairway.__all__`.*?:\n(.*?)\.\n", page, re.DOTALL)
+    assert listed is not None
+    assert re.findall(r"`(\w+)`", listed[1]) == sorted(fairway.__all__)
+    assert f"today {FORMAT}." in page
+    assert all(f"`{group}`" in page for group in (REMEDIES, TRANSLATIONS, KNOWLEDGE))
+
+
+def test_the_glossary_defines_each_word_once() -> None:
+    words = re.findall(r"^- \*\*(\w+)\*\*:", (ROOT / "docs/reference/glossary.md").read_text(), re.MULTILINE)
+    assert len(words) == len(set(words))
+    assert {word.lower() for word in words} >= {
+        *("spec", "recipe", "domain", "route", "rung", "ladder", "attempt", "remedy", "evidence", "verdict", "record"),
+        *("finding", "lattice", "sample", "level", "candidate", "canary", "reproducer", "region", "piece"),
+        *("yardstick", "coverage", "guard", "subject"),
+    }
 
 
 @pytest.mark.slow

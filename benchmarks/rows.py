@@ -39,7 +39,7 @@ class Rows:
                 yield done.result()
 
     def apart(self, case: str) -> Row:
-        from fairway.ladder.attempt import Limits, Workers
+        from fairway.workers.attempt import Limits, Workers
 
         with tempfile.TemporaryDirectory() as folder, Workers(Limits(self.timeout)) as workers:
             got = workers.run(lambda tell: self.work(case, Path(folder)))

@@ -14,7 +14,7 @@ def warm_up() -> None:
     """Imports, and one small export of each kind."""
     from torch.onnx._internal.exporter import _registration  # private; seen in torch 2.13
 
-    from fairway.exporting import warm_up
+    from fairway.convert.export import warm_up
 
     torch.set_num_threads(1)
     warm_up()

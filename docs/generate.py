@@ -17,10 +17,10 @@ import typer
 
 import fairway
 from fairway.cli.app import app
-from fairway.findings.codes import CODES, Code, exit_status
-from fairway.knowledge.entry import Entry, shipped
-from fairway.remedies.catalogue import BUILT_IN as CATALOGUE
-from fairway.remedies.contract import Remedy
+from fairway.convert.remedies.catalogue import BUILT_IN as CATALOGUE
+from fairway.convert.remedies.contract import Remedy
+from fairway.diagnostics.codes import CODES, Code, exit_status
+from fairway.diagnostics.knowledge.entry import Entry, shipped
 
 REFERENCE = Path(__file__).with_name("reference")
 

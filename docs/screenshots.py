@@ -16,7 +16,7 @@ from typing import Any
 
 from playwright.sync_api import sync_playwright
 
-from fairway.ui.server import Server
+from fairway.record.ui.ui_server import Server
 
 DOCS = Path(__file__).parent
 PAGE = DOCS / "howto/a-page-to-send.md"

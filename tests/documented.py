@@ -58,9 +58,14 @@ def obey(text: str, out: Path) -> tuple[int, str]:
 
 def run(words: list[str], folder: Path, out: Path) -> tuple[int, str]:
     done = subprocess.run(
-        words, cwd=folder, env=environment(out), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        words,
+        cwd=folder,
+        env=environment(out),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
         timeout=SECONDS,
-    )  # fmt: skip
+    )
     return done.returncode, done.stdout
 
 

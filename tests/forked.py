@@ -10,9 +10,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 IMPORTED = [
-    "fairway.cli.app", "fairway.exporting", "fairway.ladder.capture_export", "fairway.ladder.capture_trace",
-    "onnxruntime", "onnxscript.function_libs.torch_lib.ops", "torch._dynamo", "torch.onnx",
-]  # fmt: skip
+    "fairway.cli.app",
+    "fairway.convert.export",
+    "fairway.convert.ladder.capture_export",
+    "fairway.convert.ladder.capture_trace",
+    "onnxruntime",
+    "onnxscript.function_libs.torch_lib.ops",
+    "torch._dynamo",
+    "torch.onnx",
+]
 
 
 def fairway(

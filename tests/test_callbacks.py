@@ -10,9 +10,9 @@ import onnxruntime
 import pytest
 import torch
 
-from fairway.callbacks import ExportOnBest
-from fairway.errors import UserError
-from fairway.publish import pull
+from fairway.deploy.callbacks import ExportOnBest
+from fairway.deploy.publish import pull
+from fairway.diagnostics.errors import UserError
 
 INPUTS = ["x: float32[batch, 4]"]
 HOW: dict[str, Any] = {"bounds": {"batch": (1, 8)}, "level": "quick", "routes": ["trace"]}
@@ -92,10 +92,12 @@ def test_what_is_not_verified_is_not_published_and_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "code"),
     [
-        ({"inputs": ["y: float32[batch, 4]"]}, "FW002"), ({"path": "not/there.onnx"}, "FW009"),
-        ({"publish_to": ["ftp://there"]}, "FW006"), ({"part": "layers"}, "FW002"),
+        ({"inputs": ["y: float32[batch, 4]"]}, "FW002"),
+        ({"path": "not/there.onnx"}, "FW009"),
+        ({"publish_to": ["ftp://there"]}, "FW006"),
+        ({"part": "layers"}, "FW002"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_end_well_is_refused_at_the_first_value(tmp_path: Path, said: dict[str, Any], code: str) -> None:
     best = ExportOnBest(**{"path": tmp_path / "m.onnx", "inputs": INPUTS, **HOW, **said})
     with pytest.raises(UserError, match=code):
@@ -140,9 +142,15 @@ def fit(tmp_path: Path, *callbacks: ExportOnBest) -> Any:
     watch = Watch()
     data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(8, 4)), 4)
     trainer = pytorch_lightning.Trainer(
-        max_epochs=4, callbacks=[watch, *callbacks], logger=False, enable_checkpointing=False, accelerator="cpu",
-        enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
-    )  # fmt: skip
+        max_epochs=4,
+        callbacks=[watch, *callbacks],
+        logger=False,
+        enable_checkpointing=False,
+        accelerator="cpu",
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=tmp_path,
+    )
     trainer.fit(Trained(), data, data)
     return watch.seen
 

@@ -14,15 +14,19 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from fairway.deliver import check_target, deliver, workshop
-from fairway.errors import UserError
-from fairway.weights.store import Stored
-from fairway.workshop import Janitor
+from fairway.diagnostics.errors import UserError
+from fairway.model.weight_storage import Stored
+from fairway.record.delivery import check_target, deliver, workshop
+from fairway.workers.staging import Janitor
 
 RECORD: dict[str, Any] = {
-    "verdict": "verified", "route": "trace", "remedies": [], "evidence": None, "versions": {},
+    "verdict": "verified",
+    "route": "trace",
+    "remedies": [],
+    "evidence": None,
+    "versions": {},
     "subject": {"domain": {}, "sha256": "0"},
-}  # fmt: skip
+}
 
 
 def write_candidate(folder: Path, count: int = 4, external: bool = False) -> Path:
@@ -31,9 +35,12 @@ def write_candidate(folder: Path, count: int = 4, external: bool = False) -> Pat
     graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", value[:1], value[1:], [weight])
     path = folder / "candidate.onnx"
     onnx.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), path, save_as_external_data=external,
-        location="candidate.onnx.data", size_threshold=0,
-    )  # fmt: skip
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]),
+        path,
+        save_as_external_data=external,
+        location="candidate.onnx.data",
+        size_threshold=0,
+    )
     return path
 
 
@@ -65,9 +72,7 @@ def test_the_file_carries_its_record_inside_and_beside_it(tmp_path: Path, janito
 
 def test_weights_in_a_file_of_their_own_are_delivered_under_the_targets_name(tmp_path: Path, janitor: Janitor) -> None:
     with workshop(tmp_path / "out.onnx", janitor) as folder:
-        record = deliver(
-            folder, write_candidate(folder, external=True), tmp_path / "out.onnx", RECORD, Stored("copy")
-        )
+        record = deliver(folder, write_candidate(folder, external=True), tmp_path / "out.onnx", RECORD, Stored("copy"))
     assert names(tmp_path) == ["out.fairway.json", "out.onnx", "out.onnx.data"]
     assert record["file"]["data"]["name"] == "out.onnx.data"
     assert onnx.load(tmp_path / "out.onnx").graph.initializer[0].raw_data == b"\1\2\3\4" * 4

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import fairway
-from fairway.errors import UserError
-from fairway.recall import compare_with_record, read_record
+from fairway.diagnostics.errors import UserError
+from fairway.record.reader import compare_with_record, read_record
 
 QUICK = {"level": "quick", "routes": ("trace",)}
 LINE = ["x: float32[batch, time, 4]"]
@@ -304,9 +304,13 @@ def test_a_patch_of_something_else_is_a_usage_error(tmp_path):
 def test_a_wrong_file_from_elsewhere_is_refused_by_verify(tmp_path):
     path = tmp_path / "loop.onnx"
     torch.onnx.export(
-        Loops(), (torch.randn(2, 19, 4),), path, dynamo=False, input_names=["x"],
+        Loops(),
+        (torch.randn(2, 19, 4),),
+        path,
+        dynamo=False,
+        input_names=["x"],
         dynamic_axes={"x": {0: "batch", 1: "time"}},
-    )  # fmt: skip
+    )
     example = {"batch": 2, "time": 19}
     result = fairway.verify(path, Loops(), LINE, bounds=BOUNDS, example=example)
     assert result.verdict == "wrong"

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from fairway.errors import UserError
-from fairway.fanout import Spreading, fan_out
+from fairway.diagnostics.errors import UserError
+from fairway.workers.fanout import Spreading, fan_out
 
 
 @pytest.mark.parametrize(

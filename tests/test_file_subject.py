@@ -9,13 +9,13 @@ import torch
 from tests.bench.conftest import perceptron
 
 import fairway
-from fairway.errors import UserError
-from fairway.file_subject import file_subject
-from fairway.recall import read_record
-from fairway.record import record_path
-from fairway.runtimes.eager import run_eager
-from fairway.subject.onnx_file import Value, open_header
-from fairway.subject.recipe import Overrides
+from fairway.diagnostics.errors import UserError
+from fairway.judge.file_subject import file_subject
+from fairway.judge.runtimes.eager import run_eager
+from fairway.model.onnx_file import Value, open_header
+from fairway.model.recipe import Overrides
+from fairway.record.files import record_path
+from fairway.record.reader import read_record
 
 
 class Embed(torch.nn.Module):

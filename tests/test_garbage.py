@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import fairway
-from fairway.garbage import SELDOM, seldom
+from fairway.workers.garbage import SELDOM, seldom
 
 
 @pytest.fixture(autouse=True)

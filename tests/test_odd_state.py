@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import fairway
-from fairway.errors import UserError
-from fairway.record import hash_model
-from fairway.subject.checkpoint import load_checkpoint
+from fairway.diagnostics.errors import UserError
+from fairway.model.checkpoint import load_checkpoint
+from fairway.record.files import hash_model
 
 LINES = ["x: float32[batch, 4]"]
 

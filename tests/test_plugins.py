@@ -14,11 +14,11 @@ import pytest
 import torch
 
 import fairway
-from fairway import plugins
-from fairway.knowledge.entry import entries, shipped
-from fairway.remedies.catalogue import BUILT_IN, CATALOGUE, Catalogue
-from fairway.remedies.contract import STAGES, Match, Refusal
-from fairway.remedies.plugged import plugged_translations
+from fairway.convert.remedies.catalogue import BUILT_IN, CATALOGUE, Catalogue
+from fairway.convert.remedies.contract import STAGES, Match, Refusal
+from fairway.convert.remedies.plugin_remedies import plugged_translations
+from fairway.diagnostics import plugins
+from fairway.diagnostics.knowledge.entry import entries, shipped
 from fairway.testing import check_apply, make_case
 
 EXAMPLE = Path(__file__).parents[1] / "examples/plugin"
@@ -26,7 +26,7 @@ EXAMPLE = Path(__file__).parents[1] / "examples/plugin"
 REMEDY = """\
 from contextlib import contextmanager
 import torch
-from fairway.remedies.contract import Match, Refusal, Remedy, translating
+from fairway.convert.remedies.contract import Match, Refusal, Remedy, translating
 
 def make(name, stage="translation", detect=lambda case: Match("here"), apply=lambda case, match: translating(case, {})):
     return Remedy(name, "FW304", "Title", stage, {"torch": ">=2.9"}, (), "Safe.", detect, apply)
@@ -115,7 +115,7 @@ def test_what_cannot_be_used_is_left_out_and_its_distribution_named(
     install: Install, source: str, group: str, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     install("bad", source, (group, "thing"))
-    with caplog.at_level(logging.WARNING, logger="fairway.plugins"):
+    with caplog.at_level(logging.WARNING, logger="fairway.diagnostics.plugins"):
         assert list(Catalogue()) == list(BUILT_IN)
         assert plugged_translations() == {}
         assert entries() == shipped()
@@ -158,9 +158,7 @@ def test_a_remedy_that_raises_breaks_nothing(install: Install) -> None:
     assert check_apply(catalogue["good"], case)
 
 
-def test_the_example_is_used_by_an_export_and_a_broken_one_beside_it_is_told(
-    install: Install, tmp_path: Path
-) -> None:
+def test_the_example_is_used_by_an_export_and_a_broken_one_beside_it_is_told(install: Install, tmp_path: Path) -> None:
     install("broken", "1 / 0", ("fairway.remedies", "thing"))
     declared = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]["entry-points"]
     shutil.copytree(EXAMPLE / "src/fairway_softclip", tmp_path / "fairway_softclip")

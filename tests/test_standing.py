@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fairway.cli.show import fit
-from fairway.standing import FILE, Diary, Standing, hear, show_time
+from fairway.record.progress import FILE, Diary, Standing, hear, show_time
 
 
 def after(*events: Any, seconds: float = 1.0) -> Standing:

@@ -11,8 +11,8 @@ import torch
 from onnxscript import opset18 as op
 
 import fairway
-from fairway.errors import UserError
-from fairway.subject.recipe import Overrides, load_subject
+from fairway.diagnostics.errors import UserError
+from fairway.model.recipe import Overrides, load_subject
 
 QUICK: dict[str, Any] = {"level": "quick", "routes": ("export-dynamic",)}
 LINE = ["x: float32[batch, time]"]

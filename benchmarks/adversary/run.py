@@ -38,7 +38,7 @@ def work_apart(which: str, name: str, level: str, seconds: float) -> Row:
     """Run one case in its own process and return its row, whatever happens to the process."""
     from work import check_case, run_case
 
-    from fairway.ladder.attempt import Limits, Workers
+    from fairway.workers.attempt import Limits, Workers
 
     started = time.monotonic()
     row: Row = {"set": which, "name": name, "level": level}

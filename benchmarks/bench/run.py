@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 from slowed import slowed
 
-from fairway.bench.apart import Apart
-from fairway.bench.paired import Arm, Timings, paired
-from fairway.ladder.attempt import Limits
-from fairway.workshop import Janitor
+from fairway.tune.bench.arm import Apart
+from fairway.tune.bench.paired_timing import Arm, Timings, paired
+from fairway.workers.attempt import Limits
+from fairway.workers.staging import Janitor
 
 HERE = Path(__file__).parent
 ROWS = HERE / "rows.jsonl"
@@ -54,9 +54,12 @@ def make_model(path: Path, width: int, layers: int) -> None:
         last = f"r{i}"
     shape = ["batch", width]
     graph = helper.make_graph(
-        nodes, "mlp", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info(last, TensorProto.FLOAT, shape)], weights,
-    )  # fmt: skip
+        nodes,
+        "mlp",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info(last, TensorProto.FLOAT, shape)],
+        weights,
+    )
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
 
 
@@ -107,8 +110,15 @@ def in_two_processes(path: Path, percent: int, seed: int) -> Timings:
     folder = path.parent / "points"
     folder.mkdir(exist_ok=True)
     np.savez(folder / "0.npz", **{"0": batch(WIDTHS[path.stem][0])})
-    job = {"engine": "ort", "path": str(path), "level": "all", "threads": 1, "names": ["x"], "dtypes": ["float32"],
-           "points": str(folder)}  # fmt: skip
+    job = {
+        "engine": "ort",
+        "path": str(path),
+        "level": "all",
+        "threads": 1,
+        "names": ["x"],
+        "dtypes": ["float32"],
+        "points": str(folder),
+    }
     janitor = Janitor()
     arms = [Apart("a", job, Limits(60), janitor), Slowed("b", {**job, "slower": percent}, Limits(60), janitor)]
     try:
@@ -161,10 +171,17 @@ def main() -> None:
                 timings = WAYS[way](Path(folder) / f"{model}.onnx", percent, seed)
             ratio = timings.ratio("b", "a")
             row: dict[str, Any] = {
-                "model": model, "way": way, "noisy": noisy, "slower": percent, "try": number, "rounds": timings.rounds,
-                "value": round(ratio.value, 5), "low": round(ratio.low, 5), "high": round(ratio.high, 5),
+                "model": model,
+                "way": way,
+                "noisy": noisy,
+                "slower": percent,
+                "try": number,
+                "rounds": timings.rounds,
+                "value": round(ratio.value, 5),
+                "low": round(ratio.low, 5),
+                "high": round(ratio.high, 5),
                 "differs": ratio.differs,
-            }  # fmt: skip
+            }
             rows.write(json.dumps(row) + "\n")
             rows.flush()
             if asked.raw:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fairway.bench import engine
+from fairway.tune.bench import arm_program as engine
 
 
 def slowed(call: Callable[[], object], percent: int) -> Callable[[], object]:

@@ -54,8 +54,8 @@ def work(name: str, folder: Path) -> dict[str, Any]:
     from architectures import find
     from check import legal
 
-    from fairway.ladder import climb
-    from fairway.weights.repeats import find_repeats
+    from fairway.convert.blocks.repeats import find_repeats
+    from fairway.convert.ladder import climb
 
     deepen()
     case = find(name)
@@ -91,9 +91,14 @@ def export(case: Any, path: Path) -> dict[str, Any]:
     import fairway
 
     result = fairway.export(
-        built(case), list(case.lines), path, bounds=case.bounds, multiples=case.multiples, level="none",
+        built(case),
+        list(case.lines),
+        path,
+        bounds=case.bounds,
+        multiples=case.multiples,
+        level="none",
         timeout=TIMEOUT / 2,
-    )  # fmt: skip
+    )
     codes = [f["code"] for rung in result.record["ladder"] for f in rung["findings"] if f["code"] != "FW506"]
     blocks = [f"{one['container']} {one['kept']} of {one['count']}" for one in result.record["blocks"]]
     told = {"blocks": blocks, "codes": codes, "route": result.route}
@@ -119,12 +124,23 @@ def table(rows: list[dict[str, Any]]) -> str:
         "stamped and not right, but right without stamping": len(ours),
     }
     lines = [
-        "# Stamped blocks", "", "By `python benchmarks/blocks/run.py --jobs 2`, then `--write`.", "",
-        f"{len(rows)} architectures of transformers, eight layers deep, exported at the level none.", "",
-        "| | architectures |", "|---|---|", *(f"| {what} | {count} |" for what, count in counts.items()), "",
-        f"Runs from which two blocks were captured: {kept['2']}; three: {kept['3']}.", "",
-        "Stamped and not right:", "", "| architecture | stamped | without stamping | what |", "|---|---|---|---|",
-    ]  # fmt: skip
+        "# Stamped blocks",
+        "",
+        "By `python benchmarks/blocks/run.py --jobs 2`, then `--write`.",
+        "",
+        f"{len(rows)} architectures of transformers, eight layers deep, exported at the level none.",
+        "",
+        "| | architectures |",
+        "|---|---|",
+        *(f"| {what} | {count} |" for what, count in counts.items()),
+        "",
+        f"Runs from which two blocks were captured: {kept['2']}; three: {kept['3']}.",
+        "",
+        "Stamped and not right:",
+        "",
+        "| architecture | stamped | without stamping | what |",
+        "|---|---|---|---|",
+    ]
     for row in stamped:
         if row["outcome"] != "right":
             cells = (row["case"], row["outcome"], row["without stamping"], row.get("note", ""))

@@ -156,8 +156,14 @@ def _pixels(config: Any) -> list[str]:
 def _spectrograms(config: Any, text: Inputs | None) -> Iterator[Inputs]:
     """Frames first or bins first; some encoders take one length only."""
     audio = next((p for n in ("encoder_config", "audio_config") if (p := getattr(config, n, None)) is not None), config)
-    bins = next((n for name in ("num_mel_bins", "input_dim", "feature_size", "input_feat_size")
-                 if isinstance(n := getattr(audio, name, None), int)), 16)  # fmt: skip
+    bins = next(
+        (
+            n
+            for name in ("num_mel_bins", "input_dim", "feature_size", "input_feat_size")
+            if isinstance(n := getattr(audio, name, None), int)
+        ),
+        16,
+    )
     lines, bounds = text or ([], {})
     longest = 2 * (getattr(audio, "max_source_positions", None) or 128)
     for shape, more in (

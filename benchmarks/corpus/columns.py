@@ -29,9 +29,16 @@ def dynamo(case: Case, model: torch.nn.Module, path: Path, dim: Callable[[str, i
     flat, roots = draw(case, example_sizes(case), 1)
     args, kwargs = arrange(model, roots)
     torch.onnx.export(
-        model, args, path, kwargs=kwargs, dynamo=True, input_names=_names(flat, roots, args, kwargs), verbose=False,
-        dynamic_shapes=_tree(case, roots, dim), external_data=False,
-    )  # fmt: skip
+        model,
+        args,
+        path,
+        kwargs=kwargs,
+        dynamo=True,
+        input_names=_names(flat, roots, args, kwargs),
+        verbose=False,
+        dynamic_shapes=_tree(case, roots, dim),
+        external_data=False,
+    )
 
 
 def _names(flat: Mapping[str, Any], roots: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -80,9 +87,13 @@ def torchscript(case: Case, model: torch.nn.Module, path: Path) -> None:
     for name, _, shape, _ in map(_parse, case.lines):
         axes[name] = {axis: part for axis, part in enumerate(shape) if not part.isdigit()}
     torch.onnx.export(
-        model, (*args, kwargs) if kwargs else args, path, dynamo=False, dynamic_axes=axes,
+        model,
+        (*args, kwargs) if kwargs else args,
+        path,
+        dynamo=False,
+        dynamic_axes=axes,
         input_names=_names(flat, roots, args, kwargs),
-    )  # fmt: skip
+    )
 
 
 class NotForIt(Exception):

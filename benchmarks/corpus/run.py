@@ -76,7 +76,7 @@ def plain(note: str) -> str:
 
 
 def apart(name: str, column: str, timeout: float) -> dict[str, Any]:
-    from fairway.ladder.attempt import Limits, Workers
+    from fairway.workers.attempt import Limits, Workers
 
     with tempfile.TemporaryDirectory() as folder, Workers(Limits(timeout)) as workers:
         got = workers.run(lambda tell: work(name, column, Path(folder), timeout))

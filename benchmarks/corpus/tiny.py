@@ -48,10 +48,17 @@ _LISTS = {"depths": 1, "depth": 1, "num_block_repeats": 1, "block_repeats": 1, "
 
 
 _UNSAID = {
-    "vocab_size": VOCABULARY, "head_dim": 8, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1,
-    "topk_group": 1, "pad_token_id": 0, "moe_intermediate_size": 16, "n_shared_experts": 1,
+    "vocab_size": VOCABULARY,
+    "head_dim": 8,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "n_group": 1,
+    "topk_group": 1,
+    "pad_token_id": 0,
+    "moe_intermediate_size": 16,
+    "n_shared_experts": 1,
     "layer_types": ["full_attention"] * 2,
-}  # fmt: skip
+}
 """Settings that some classes leave as None and cannot do without."""
 
 

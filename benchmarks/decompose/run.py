@@ -40,7 +40,7 @@ def work(name: str, folder: Path) -> dict[str, Any]:
     notes = folder / "notes.jsonl"
     with both_ways(notes):
         ours = export(case, folder / "out.onnx").route
-    with patch("fairway.ladder.capture_export.by_node", nullcontext):
+    with patch("fairway.convert.ladder.capture_export.by_node", nullcontext):
         theirs = export(case, folder / "torchs.onnx").route
     programs = [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
     row: dict[str, Any] = {"case": name, "programs": programs, "route": ours}
@@ -48,7 +48,7 @@ def work(name: str, folder: Path) -> dict[str, Any]:
         return row | {"outcome": "not captured by torch.export"}
     if ours != theirs or any(one["more"] or one["fewer"] for one in programs):
         row |= {"node by node": scored(case, folder / "ours.onnx")}
-        with patch("fairway.ladder.capture_export.by_node", nullcontext):
+        with patch("fairway.convert.ladder.capture_export.by_node", nullcontext):
             row |= {"torch's": scored(case, folder / "theirs.onnx")}
         return row | {"outcome": "another graph"}
     return row | {"outcome": "left to torch" if all(one["whole"] for one in programs) else "the same operators"}
@@ -58,9 +58,14 @@ def export(case: Any, path: Path) -> Any:
     import fairway
 
     return fairway.export(
-        case.build(), list(case.lines), path, bounds=case.bounds, multiples=case.multiples, level="none",
+        case.build(),
+        list(case.lines),
+        path,
+        bounds=case.bounds,
+        multiples=case.multiples,
+        level="none",
         timeout=TIMEOUT / 4,
-    )  # fmt: skip
+    )
 
 
 def scored(case: Any, path: Path) -> str:
@@ -78,7 +83,7 @@ def both_ways(notes: Path) -> Iterator[None]:
     """Within, what Fairway captures is decomposed by torch first, then by Fairway, and a line is written of the two."""
     from torch.onnx._internal.exporter import _fx_passes  # private; seen in torch 2.13
 
-    from fairway.ladder import capture_export
+    from fairway.convert.ladder import capture_export
 
     plain = capture_export.by_node
 
@@ -97,9 +102,12 @@ def both_ways(notes: Path) -> Iterator[None]:
                 seconds = [round(between - started, 3), round(time.process_time() - between, 3)]
                 here = operators(made)
                 told = {
-                    "whole": why[0].partition(": ")[2] if why else "", "operators": here.total(), "seconds": seconds,
-                    "more": dict(here - theirs), "fewer": dict(theirs - here),
-                }  # fmt: skip
+                    "whole": why[0].partition(": ")[2] if why else "",
+                    "operators": here.total(),
+                    "seconds": seconds,
+                    "more": dict(here - theirs),
+                    "fewer": dict(theirs - here),
+                }
                 with notes.open("a") as file:
                     file.write(json.dumps(told) + "\n")
                 return made
@@ -117,7 +125,7 @@ def reasons() -> Iterator[list[str]]:
     said: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
-    logger = logging.getLogger("fairway.ladder.decompose")
+    logger = logging.getLogger("fairway.convert.ladder.decompose")
     logger.setLevel(logging.DEBUG)
     logger.addHandler(handler)
     before = logging.root.manager.disable
@@ -153,16 +161,24 @@ def table(rows: list[dict[str, Any]]) -> str:
     taken = [one for row in rows for one in row.get("programs", ()) if not one["whole"]]
     ratios = sorted(one["seconds"][0] / max(one["seconds"][1], 0.001) for one in taken)
     lines = [
-        "# Decomposition node by node", "", "By `python benchmarks/decompose/run.py --jobs 2`, then `--write`.", "",
-        f"{len(rows)} cases of the corpus.", "", "| | cases |", "|---|---|",
-        *(f"| {what} | {count} |" for what, count in Counter(row["outcome"] for row in rows).most_common()), "",
-    ]  # fmt: skip
+        "# Decomposition node by node",
+        "",
+        "By `python benchmarks/decompose/run.py --jobs 2`, then `--write`.",
+        "",
+        f"{len(rows)} cases of the corpus.",
+        "",
+        "| | cases |",
+        "|---|---|",
+        *(f"| {what} | {count} |" for what, count in Counter(row["outcome"] for row in rows).most_common()),
+        "",
+    ]
     if ratios:
         low, high = (ratios[int(share * (len(ratios) - 1))] for share in (0.1, 0.9))
         lines += [
             f"{len(taken)} programs were decomposed node by node. torch took {median(ratios):.1f} times as much CPU "
-            f"time in the median, {low:.1f} to {high:.1f} times in four of five.", "",
-        ]  # fmt: skip
+            f"time in the median, {low:.1f} to {high:.1f} times in four of five.",
+            "",
+        ]
     lines += ["Another graph:", "", "| case | node by node | torch's | more | fewer |", "|---|---|---|---|---|"]
     for row in rows:
         if row["outcome"] == "another graph":

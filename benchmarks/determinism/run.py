@@ -33,9 +33,12 @@ def repeat(recipe: str, times: int, hash_seed: str) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, ROOT / "tests/examples/repeated.py", folder, str(times), recipe]
         done = subprocess.run(
-            command, cwd=ROOT / "examples", capture_output=True, text=True,
+            command,
+            cwd=ROOT / "examples",
+            capture_output=True,
+            text=True,
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
-        )  # fmt: skip
+        )
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     if len(rows) != times:
         raise RuntimeError(f"{recipe}: {done.stderr[-2000:]}")

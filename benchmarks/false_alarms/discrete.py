@@ -55,10 +55,14 @@ family("topk_values", X, {"n": (3, 40)})(lambda x: torch.topk(torch.round(x), 3,
 family("topk_places_tied", X, {"n": (3, 40)}, dtypes=("float32",), why=TIED, check=same_values(prepare=np.round))(
     lambda x: torch.topk(torch.round(x), 3, -1).indices
 )
-family("topk_places_relu", X, {"n": (3, 40)}, dtypes=("float32",), why=TIED,
-       check=same_values(prepare=lambda x: np.maximum(x, 0)))(
-    lambda x: torch.topk(torch.relu(x), 3, -1).indices
-)  # fmt: skip
+family(
+    "topk_places_relu",
+    X,
+    {"n": (3, 40)},
+    dtypes=("float32",),
+    why=TIED,
+    check=same_values(prepare=lambda x: np.maximum(x, 0)),
+)(lambda x: torch.topk(torch.relu(x), 3, -1).indices)
 family("topk_places_whole", WHOLE, {"n": (3, 40)}, dtypes=ONE, why=TIED, check=same_values())(
     lambda x: torch.topk(x, 3, -1).indices
 )

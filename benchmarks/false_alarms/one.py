@@ -16,7 +16,7 @@ import torch
 from family import FAMILIES, Family
 
 import fairway
-from fairway.subject.spec import parse_input
+from fairway.model.spec import parse_input
 
 ROUTES = ("export", "trace")
 PLAIN = {"float32": 1e-4, "float16": 2e-2, "none": 1e-4}

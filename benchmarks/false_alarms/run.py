@@ -29,7 +29,7 @@ def done(rows: Path) -> dict[str, dict[str, Any]]:
 def one_apart(name: str, levels: tuple[str, ...], timeout: float) -> dict[str, Any]:
     from one import cases, judge
 
-    from fairway.ladder.attempt import Limits, Workers
+    from fairway.workers.attempt import Limits, Workers
 
     with tempfile.TemporaryDirectory() as folder, Workers(Limits(timeout)) as workers:
         got = workers.run(lambda tell: judge(cases()[name], levels, Path(folder)))

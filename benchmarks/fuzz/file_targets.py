@@ -16,7 +16,7 @@ from typing import Any
 from mutate import bytewise
 from targets import Target
 
-from fairway.errors import UserError
+from fairway.diagnostics.errors import UserError
 
 
 class Watch:
@@ -44,7 +44,7 @@ def external(folder: Path) -> Target:
     from onnx import TensorProto
     from onnx_seeds import value, wrap
 
-    from fairway.subject.onnx_file import open_header
+    from fairway.model.onnx_file import open_header
 
     home, path, watch = folder / "home", folder / "home/m.onnx", Watch()
     (home / "sub").mkdir(parents=True)
@@ -82,20 +82,55 @@ def external(folder: Path) -> Target:
             assert "*" not in name
 
     seeds = [
-        b"location=w.bin\noffset=0\nlength=16\ndims=4", b"location=sub/w.bin\noffset=16\ndims=2,2",
+        b"location=w.bin\noffset=0\nlength=16\ndims=4",
+        b"location=sub/w.bin\noffset=16\ndims=2,2",
         b"location=link\ndims=4",
-        b"location=../secret\ndims=4", b"location=inside/w.bin\nchecksum=00\ndims=4", b"location=out/secret\ndims=1",
-        b"location=fifo\ndims=4", b"location=loop\ndims=1", b"location=device\ndims=1", b"location=/etc/passwd\ndims=1",
-        b"location=*/_ORT_MEM_ADDR_/*\noffset=64\nlength=16\ndims=4", b"location=w.bin\nlocation=link\ndims=4",
-    ]  # fmt: skip
+        b"location=../secret\ndims=4",
+        b"location=inside/w.bin\nchecksum=00\ndims=4",
+        b"location=out/secret\ndims=1",
+        b"location=fifo\ndims=4",
+        b"location=loop\ndims=1",
+        b"location=device\ndims=1",
+        b"location=/etc/passwd\ndims=1",
+        b"location=*/_ORT_MEM_ADDR_/*\noffset=64\nlength=16\ndims=4",
+        b"location=w.bin\nlocation=link\ndims=4",
+    ]
     words = (
-        b"..", b"/", b"./", b"../", b"\n", b"=", b"location=", b"offset=", b"length=", b"dims=", b"link", b"out/",
+        b"..",
+        b"/",
+        b"./",
+        b"../",
+        b"\n",
+        b"=",
+        b"location=",
+        b"offset=",
+        b"length=",
+        b"dims=",
+        b"link",
+        b"out/",
         b"fifo",
-        b"loop", b"sub/", b"inside/", b"w.bin", b"\0", b"a" * 300, b"-1", "٣".encode(), b"1_0", b" 4", b"basepath=/",
+        b"loop",
+        b"sub/",
+        b"inside/",
+        b"w.bin",
+        b"\0",
+        b"a" * 300,
+        b"-1",
+        "٣".encode(),
+        b"1_0",
+        b" 4",
+        b"basepath=/",
         b"*",
-        b"/dev/stdin", b"\\", b"prepacked_x=", b"~", b"file://", b"secret", b"\xff", b"9" * 30,
-    )  # fmt: skip
-    return Target(("fairway.subject.onnx_asks", "fairway.subject.room"), seeds, bytewise(words, 2048), run)
+        b"/dev/stdin",
+        b"\\",
+        b"prepacked_x=",
+        b"~",
+        b"file://",
+        b"secret",
+        b"\xff",
+        b"9" * 30,
+    )
+    return Target(("fairway.model.onnx_requirements", "fairway.model.memory_check"), seeds, bytewise(words, 2048), run)
 
 
 RECIPE = """\
@@ -108,7 +143,7 @@ net = fairway.Recipe(None, ["x: float32[n]"])
 
 def recipe(folder: Path) -> Target:
     """The address of a recipe, in a folder whose other files must not run."""
-    from fairway.subject.recipe import _find
+    from fairway.model.recipe import _find
 
     ran: list[str] = []
     builtins.ran = ran  # type: ignore[attr-defined]
@@ -148,18 +183,59 @@ def recipe(folder: Path) -> Target:
             assert sys.path[0] != str(folder)
 
     seeds = [
-        b"good.py", b"good.py:net", b"./d/net.py:net", b"pkg.mod:net", b"pkg:net", b"good:net", b"two.py",
+        b"good.py",
+        b"good.py:net",
+        b"./d/net.py:net",
+        b"pkg.mod:net",
+        b"pkg:net",
+        b"good:net",
+        b"two.py",
         b"odd.py:nosuch",
-        b"loop.py", b"fifo.py", b"huge.py", b"d.py", b"null.py", b"deep.py", b"link.py:net", b"weights.pt",
+        b"loop.py",
+        b"fifo.py",
+        b"huge.py",
+        b"d.py",
+        b"null.py",
+        b"deep.py",
+        b"link.py:net",
+        b"weights.pt",
         b"nosuch.mod:x",
-        b"../x.py", b"torch:nn", b"", b":", b"good.py:net:net", str(folder / "good.py").encode(),
-    ]  # fmt: skip
+        b"../x.py",
+        b"torch:nn",
+        b"",
+        b":",
+        b"good.py:net:net",
+        str(folder / "good.py").encode(),
+    ]
     words = (
-        b":", b"/", b".", b"..", b".py", b"./", b"\0", b"net", b"good", b"pkg", b"\n", b" ", b"a" * 300, b"__init__",
+        b":",
+        b"/",
+        b".",
+        b"..",
+        b".py",
+        b"./",
+        b"\0",
+        b"net",
+        b"good",
+        b"pkg",
+        b"\n",
+        b" ",
+        b"a" * 300,
+        b"__init__",
         b"%",
-        "é".encode(), b"\xff", b"~", b"$HOME", b"*", b"-", b"import", b"__class__", b"fifo.py", b"conftest", b"mod",
-    )  # fmt: skip
-    return Target(("fairway.subject.recipe",), seeds, bytewise(words, 6000), run)
+        "é".encode(),
+        b"\xff",
+        b"~",
+        b"$HOME",
+        b"*",
+        b"-",
+        b"import",
+        b"__class__",
+        b"fifo.py",
+        b"conftest",
+        b"mod",
+    )
+    return Target(("fairway.model.recipe",), seeds, bytewise(words, 6000), run)
 
 
 class Payload:
@@ -179,9 +255,9 @@ def checkpoint(folder: Path) -> Target:
     import torch
     from safetensors.torch import save
 
-    from fairway.subject.checkpoint import load_checkpoint
-    from fairway.subject.data import read_data
-    from fairway.subject.subject import build_subject
+    from fairway.model.checkpoint import load_checkpoint
+    from fairway.model.data import read_data
+    from fairway.model.subject import build_subject
 
     class Net(torch.nn.Linear):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -226,21 +302,44 @@ def checkpoint(folder: Path) -> Target:
             assert not sentinel.exists()
 
     files = [
-        (0, archive), (1, saved(state, False)), (2, saved(evil, True)), (3, saved(evil, False)), (4,
-        pickle.dumps(evil)),
-        (5, save(state)), (6, arrays.getvalue()), (6, good.getvalue()), (5, saved(evil, True)), (128, inner),
-        (128, pickle.dumps(evil)), (128, b"\x80\x02}(K\x01q\x01h\x01\x86q\x02h\x02\x86q\x03K\x05u."),
+        (0, archive),
+        (1, saved(state, False)),
+        (2, saved(evil, True)),
+        (3, saved(evil, False)),
+        (4, pickle.dumps(evil)),
+        (5, save(state)),
+        (6, arrays.getvalue()),
+        (6, good.getvalue()),
+        (5, saved(evil, True)),
+        (128, inner),
+        (128, pickle.dumps(evil)),
+        (128, b"\x80\x02}(K\x01q\x01h\x01\x86q\x02h\x02\x86q\x03K\x05u."),
         (0, saved({"x": torch.zeros(3, 2)}, True)),
-    ]  # fmt: skip
+    ]
     seeds = [bytes((kind,)) + content for kind, content in files]
     words = (
-        b"cposix\nmkdir\n", b"ctorch\nload\n", b"cbuiltins\neval\n", b"R", b".", b"\x80\x02", b"PK\x03\x04",
+        b"cposix\nmkdir\n",
+        b"ctorch\nload\n",
+        b"cbuiltins\neval\n",
+        b"R",
+        b".",
+        b"\x80\x02",
+        b"PK\x03\x04",
         b"X\xff\xff\xff\x7f",
-        b"\x8a\x08" + b"\xff" * 8, b"(", b"t", b"}", b"q\x00", b"h\x00",
+        b"\x8a\x08" + b"\xff" * 8,
+        b"(",
+        b"t",
+        b"}",
+        b"q\x00",
+        b"h\x00",
         b'{"a":{"dtype":"F32","shape":[9999999999],"data_offsets":[',
-        b"\xff\xff\xff\xff\xff\xff\xff\x7f", b"\x93NUMPY\x01\x00", b"'shape': (99999999999999,)", b"Q", b"\x94",
+        b"\xff\xff\xff\xff\xff\xff\xff\x7f",
+        b"\x93NUMPY\x01\x00",
+        b"'shape': (99999999999999,)",
+        b"Q",
+        b"\x94",
         b"torch.FloatStorage",
-    )  # fmt: skip
+    )
 
     plain = bytewise(words, 1 << 14)
 
@@ -249,4 +348,4 @@ def checkpoint(folder: Path) -> Target:
         head = data[:1] if rng.random() < 0.9 else bytes((rng.choice((0, 1, 2, 3, 4, 5, 6, 128)),))
         return head + plain(data[1:], rng)
 
-    return Target(("fairway.subject.checkpoint", "fairway.subject.data"), seeds, mutate, run)
+    return Target(("fairway.model.checkpoint", "fairway.model.data"), seeds, mutate, run)

@@ -10,9 +10,30 @@ from typing import Any
 Mutate = Callable[[bytes, random.Random], bytes]
 
 NUMBERS = (
-    0, 1, 2, 7, 8, 63, 64, 127, 128, 255, 256, 2**15, 2**16, 2**31 - 1, 2**31, 2**32, 2**40, 2**53, 2**63 - 1, 2**63,
-    2**64 - 1, 10**9, 10**18,
-)  # fmt: skip
+    0,
+    1,
+    2,
+    7,
+    8,
+    63,
+    64,
+    127,
+    128,
+    255,
+    256,
+    2**15,
+    2**16,
+    2**31 - 1,
+    2**31,
+    2**32,
+    2**40,
+    2**53,
+    2**63 - 1,
+    2**63,
+    2**64 - 1,
+    10**9,
+    10**18,
+)
 
 
 def bytewise(words: Sequence[bytes], longest: int = 4096) -> Mutate:
@@ -49,9 +70,31 @@ def jsonwise(words: Sequence[bytes]) -> Mutate:
     """One value somewhere in the tree becomes another; now and then the text itself is damaged."""
     plain = bytewise(words)
     odd: tuple[Any, ...] = (
-        None, True, False, 0, -1, 1.5, 1e300, 2**64, 10**60, "", "x", "\x1b[2J", "a" * 300, [], {}, [[]], {"": {}},
-        "verified", "0" * 64, "..", "a/b", "\ud800", float("nan"), float("inf"),
-    )  # fmt: skip
+        None,
+        True,
+        False,
+        0,
+        -1,
+        1.5,
+        1e300,
+        2**64,
+        10**60,
+        "",
+        "x",
+        "\x1b[2J",
+        "a" * 300,
+        [],
+        {},
+        [[]],
+        {"": {}},
+        "verified",
+        "0" * 64,
+        "..",
+        "a/b",
+        "\ud800",
+        float("nan"),
+        float("inf"),
+    )
 
     def change(value: Any, rng: random.Random) -> Any:
         if isinstance(value, dict) and value and rng.random() < 0.8:

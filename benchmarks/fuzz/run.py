@@ -98,9 +98,7 @@ class Tally:
             "seconds": round(self.seconds, 1),
             "slowest_seconds": round(self.slowest, 3),
             "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-            "covered": {
-                Path(p).name: [len(self.covered[p] & lines), len(lines)] for p, lines in self.lines.items()
-            },
+            "covered": {Path(p).name: [len(self.covered[p] & lines), len(lines)] for p, lines in self.lines.items()},
             "ended": dict(self.ended.most_common()),
             "lines": {Path(p).name: sorted(self.covered[p] & lines) for p, lines in self.lines.items()},
         }
@@ -112,7 +110,7 @@ def alarmed(number: int, frame: object) -> None:
 
 def execute(target: Any, tally: Tally, data: bytes, traced: bool) -> None:
     """One execution, counted; raises what a finding is not."""
-    from fairway.errors import UserError
+    from fairway.diagnostics.errors import UserError
 
     started = time.perf_counter()
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
@@ -174,8 +172,11 @@ def climb(name: str, target: Any, tally: Tally, wanted: int, seed: int, clean_up
         tally.seconds += time.monotonic() - started
         save(name, tally, "own")
         speed = (tally.executions - first) / (time.monotonic() - started)
-        print(f"{name}: {tally.executions} executions, {speed:.0f}/s, {tally.reached()} lines, "
-              f"{len(tally.ended)} ends, slowest {tally.slowest:.2f} s", flush=True)  # fmt: skip
+        print(
+            f"{name}: {tally.executions} executions, {speed:.0f}/s, {tally.reached()} lines, "
+            f"{len(tally.ended)} ends, slowest {tally.slowest:.2f} s",
+            flush=True,
+        )
 
 
 def guarded(name: str, target: Any, tally: Tally, data: bytes, traced: bool) -> None:

@@ -31,8 +31,8 @@ def spec(folder: Path) -> Target:
     """Spec lines and dims, up to a subject: what a command line can say."""
     import torch
 
-    from fairway.subject.spec import parse_dim
-    from fairway.subject.subject import build_subject
+    from fairway.model.spec import parse_dim
+    from fairway.model.subject import build_subject
 
     class Net(torch.nn.Module):
         def forward(self, **inputs: torch.Tensor) -> None: ...
@@ -63,15 +63,53 @@ def spec(folder: Path) -> Target:
         b"acc: float32[batch, time, 3]\ntime=10..4000\nbatch=1..8",
         b"ids: int64[batch, seq] < 30522\nmask: bool[batch, seq] = padding-left\nseq%8",
         b"n: int32[batch] = lengths(2*time+1)\nx: bfloat16[batch, 2*time+1, a//b-c]\ntime=0..7%2",
-        b"x: float16[] in -1.5..1e3", b"past.0.key: complex64[b, h, past+seq, (d)*2]\npast=0..3",
-        b"x: uint8[1000000000, 1000000000]", b"x: int8[n]\nn=1..1000000000000000000", b"@b 3", b"@[b, 2*n+1]",
-    ]  # fmt: skip
+        b"x: float16[] in -1.5..1e3",
+        b"past.0.key: complex64[b, h, past+seq, (d)*2]\npast=0..3",
+        b"x: uint8[1000000000, 1000000000]",
+        b"x: int8[n]\nn=1..1000000000000000000",
+        b"@b 3",
+        b"@[b, 2*n+1]",
+    ]
     words = (
-        b"[", b"]", b"(", b")", b",", b":", b"..", b"%", b"//", b"*", b"+", b"-", b"=", b"<", b" in ", b"\n", b"\n@",
-        b"float32", b"int64", b"bool", b"lengths(", b"padding", b"batch", b"x.0.", b"None", b"lambda", b"1e999", b"0x1",
-        b"1_0", b"9" * 400, b"(" * 90, b"a+" * 90, "é".encode(), "٣".encode(), b"\0", b"\xff", b"x: float32[n]",
-    )  # fmt: skip
-    modules = ("fairway.subject.spec", "fairway.subject.dims", "fairway.subject.declare")
+        b"[",
+        b"]",
+        b"(",
+        b")",
+        b",",
+        b":",
+        b"..",
+        b"%",
+        b"//",
+        b"*",
+        b"+",
+        b"-",
+        b"=",
+        b"<",
+        b" in ",
+        b"\n",
+        b"\n@",
+        b"float32",
+        b"int64",
+        b"bool",
+        b"lengths(",
+        b"padding",
+        b"batch",
+        b"x.0.",
+        b"None",
+        b"lambda",
+        b"1e999",
+        b"0x1",
+        b"1_0",
+        b"9" * 400,
+        b"(" * 90,
+        b"a+" * 90,
+        "é".encode(),
+        "٣".encode(),
+        b"\0",
+        b"\xff",
+        b"x: float32[n]",
+    )
+    modules = ("fairway.model.spec", "fairway.model.dims", "fairway.model.declare")
     return Target(modules, seeds, bytewise(words), run)
 
 
@@ -79,9 +117,9 @@ def record(folder: Path) -> Target:
     """The record beside a file, and the short one inside it."""
     import json
 
-    from fairway.errors import complain
-    from fairway.recall import compare_with_record, parse_short
-    from fairway.record import hash_file
+    from fairway.diagnostics.errors import complain
+    from fairway.record.reader import compare_with_record, parse_short
+    from fairway.record.files import hash_file
 
     model, beside = folder / "m.onnx", folder / "m.fairway.json"
     model.write_bytes(b"model")
@@ -105,19 +143,31 @@ def record(folder: Path) -> Target:
 
     domain = {"batch": {"low": 1, "high": 16, "multiple": 1, "declared": True}}
     whole = {
-        "format": 1, "subject": {"name": "Net", "sha256": "a" * 64, "domain": domain}, "versions": {"torch": "2.13"},
-        "verdict": "verified", "route": "trace", "remedies": [{"name": "mul_scalar", "note": ""}], "findings": [],
+        "format": 1,
+        "subject": {"name": "Net", "sha256": "a" * 64, "domain": domain},
+        "versions": {"torch": "2.13"},
+        "verdict": "verified",
+        "route": "trace",
+        "remedies": [{"name": "mul_scalar", "note": ""}],
+        "findings": [],
         "evidence": {"level": "quick", "tested": [{"point": {"batch": 2}}] * 2},
         "file": {"name": "m.onnx", "sha256": digest, "data": {"name": "m.onnx.data", "sha256": data_digest}},
-    }  # fmt: skip
+    }
     short = {
-        "format": 1, "verdict": "unproven", "route": None, "remedies": [], "domain": domain, "subject_sha256": "b" * 64,
-        "level": None, "points": 3, "versions": {},
-    }  # fmt: skip
+        "format": 1,
+        "verdict": "unproven",
+        "route": None,
+        "remedies": [],
+        "domain": domain,
+        "subject_sha256": "b" * 64,
+        "level": None,
+        "points": 3,
+        "versions": {},
+    }
     seeds = [json.dumps(one).encode() for one in (whole, {**whole, "evidence": None}, short)]
     seeds += [b"[" * 3000, b"{}", b"", b'{"format":1,"format":1}', digest.encode()]
     words = (b"{", b"}", b"[", b"]", b'"', b",", b":", b"NaN", b"1e999", b"9" * 5000, b'{"":' * 600, b"\\ud800")
-    return Target(("fairway.recall",), seeds, jsonwise(words), run)
+    return Target(("fairway.record.reader",), seeds, jsonwise(words), run)
 
 
 def onnx(folder: Path) -> Target:
@@ -125,8 +175,8 @@ def onnx(folder: Path) -> Target:
     import torch
     from onnx_seeds import models
 
-    from fairway.subject.onnx_file import check_room, check_signature, dims_fixed, open_header
-    from fairway.subject.subject import build_subject
+    from fairway.model.onnx_file import check_room, check_signature, dims_fixed, open_header
+    from fairway.model.subject import build_subject
 
     class Net(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> None: ...
@@ -143,7 +193,7 @@ def onnx(folder: Path) -> Target:
         dims_fixed(header, subject)
 
     words = (b"", b"\xff\xff\xff\xff\x7f", b"\xff" * 10, b"x", b"location", b"../x", b"\xc3\x28", b"ConstantOfShape")
-    modules = ("fairway.subject.onnx_file", "fairway.subject.onnx_asks")
+    modules = ("fairway.model.onnx_file", "fairway.model.onnx_requirements")
     return Target(modules, models(), protobufwise(words), run)
 
 
@@ -152,9 +202,9 @@ def explain(folder: Path) -> Target:
     from log_seeds import BOMBS, LOGS, WORDS
 
     from fairway.cli.explain import render_answer
-    from fairway.errors import complain
-    from fairway.findings.log import decode, read_tail
-    from fairway.knowledge.answer import find_answers
+    from fairway.diagnostics.errors import complain
+    from fairway.diagnostics.knowledge.answer import find_answers
+    from fairway.diagnostics.log import decode, read_tail
 
     small = bytewise(WORDS, 8192)
 
@@ -171,7 +221,7 @@ def explain(folder: Path) -> Target:
         if codes:
             raise complain(codes[-1], "known")
 
-    modules = ("fairway.findings.log", "fairway.findings.signatures", "fairway.knowledge.answer")
+    modules = ("fairway.diagnostics.log", "fairway.diagnostics.signatures", "fairway.diagnostics.knowledge.answer")
     return Target(modules, LOGS, mutate, run)
 
 
@@ -179,7 +229,12 @@ def table() -> dict[str, Callable[[Path], Target]]:
     from file_targets import checkpoint, external, recipe
 
     found: dict[str, Any] = {
-        "spec": spec, "record": record, "onnx": onnx, "external": external, "recipe": recipe, "explain": explain,
+        "spec": spec,
+        "record": record,
+        "onnx": onnx,
+        "external": external,
+        "recipe": recipe,
+        "explain": explain,
         "checkpoint": checkpoint,
-    }  # fmt: skip
+    }
     return found

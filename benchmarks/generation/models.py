@@ -21,9 +21,16 @@ _TOKENS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 _PLAIN = {**_SIZES, **_TOKENS, "intermediate_size": 48, "max_position_embeddings": 256}
 _GROUPED = {**_PLAIN, "num_key_value_heads": 2}
 _PAIR = {
-    **_TOKENS, "vocab_size": WORDS, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 48,
-    "decoder_ffn_dim": 48, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
-}  # fmt: skip
+    **_TOKENS,
+    "vocab_size": WORDS,
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 48,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+}
 _SHORT = {"max_position_embeddings": 256, "decoder_start_token_id": 2, "forced_eos_token_id": None}
 
 DECODERS: dict[str, Callable[[], Any]] = {
@@ -36,11 +43,9 @@ DECODERS: dict[str, Callable[[], Any]] = {
     "mixtral": lambda: tf.MixtralConfig(**_GROUPED, num_local_experts=4),
     "gpt_neox": lambda: tf.GPTNeoXConfig(**_PLAIN),
     "gpt2": lambda: tf.GPT2Config(**_TOKENS, vocab_size=WORDS, n_positions=256, n_embd=32, n_layer=2, n_head=4),
-    "opt": lambda: tf.OPTConfig(
-        **_SIZES, **_TOKENS, ffn_dim=48, max_position_embeddings=256, word_embed_proj_dim=32
-    ),
+    "opt": lambda: tf.OPTConfig(**_SIZES, **_TOKENS, ffn_dim=48, max_position_embeddings=256, word_embed_proj_dim=32),
     "bloom": lambda: tf.BloomConfig(**_TOKENS, vocab_size=WORDS, hidden_size=32, n_layer=2, n_head=4),
-}  # fmt: skip
+}
 PAIRS: dict[str, Callable[[], Any]] = {
     "t5": lambda: tf.T5Config(
         vocab_size=WORDS, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, decoder_start_token_id=0
@@ -50,19 +55,35 @@ PAIRS: dict[str, Callable[[], Any]] = {
     "whisper": lambda: tf.WhisperConfig(
         **_PAIR, num_mel_bins=16, max_source_positions=20, max_target_positions=256, decoder_start_token_id=3
     ),
-}  # fmt: skip
+}
 REFUSED: dict[str, Callable[[], Any]] = {
     "mamba": lambda: tf.MambaConfig(vocab_size=WORDS, hidden_size=32, num_hidden_layers=2, state_size=8),
     "jamba": lambda: tf.JambaConfig(
-        **_GROUPED, attn_layer_period=2, attn_layer_offset=1, expert_layer_period=2, expert_layer_offset=1,
-        num_experts=2, num_experts_per_tok=1, mamba_d_state=8, mamba_dt_rank=4, use_mamba_kernels=False,
+        **_GROUPED,
+        attn_layer_period=2,
+        attn_layer_offset=1,
+        expert_layer_period=2,
+        expert_layer_offset=1,
+        num_experts=2,
+        num_experts_per_tok=1,
+        mamba_d_state=8,
+        mamba_dt_rank=4,
+        use_mamba_kernels=False,
     ),
     "qwen3_next": lambda: tf.Qwen3NextConfig(
-        **_GROUPED, head_dim=8, layer_types=["linear_attention", "full_attention"], num_experts=4,
-        num_experts_per_tok=2, moe_intermediate_size=16, shared_expert_intermediate_size=16, linear_num_value_heads=4,
-        linear_num_key_heads=2, linear_key_head_dim=8, linear_value_head_dim=8,
+        **_GROUPED,
+        head_dim=8,
+        layer_types=["linear_attention", "full_attention"],
+        num_experts=4,
+        num_experts_per_tok=2,
+        moe_intermediate_size=16,
+        shared_expert_intermediate_size=16,
+        linear_num_value_heads=4,
+        linear_num_key_heads=2,
+        linear_key_head_dim=8,
+        linear_value_head_dim=8,
     ),
-}  # fmt: skip
+}
 NAMES = (*DECODERS, *PAIRS, *REFUSED)
 
 

@@ -23,7 +23,7 @@ from models import DECODERS, NAMES, PAIRS, build
 from other_tools import pad
 
 import fairway
-from fairway.record import versions
+from fairway.record.files import versions
 
 HERE = Path(__file__).parent
 STEPS = 32
@@ -106,23 +106,28 @@ def write(rows: dict[str, Any], level: str, pythons: dict[str, str]) -> None:
 
 def write_page(command: str, rows: dict[str, Any]) -> None:
     lines = [
-        "# Generation", "", f"`{command}`", "",
+        "# Generation",
+        "",
+        f"`{command}`",
+        "",
         "Tiny configurations with random weights that were chosen to be lively (see models.py). *samples* are those of",
         "the graphs' own evidence; *steps* those at which every token equals `generate`'s, for one prompt and for a",
         "padded batch of three; *different* is how many different tokens came up; *logits* the worst error in units of",
         "what is allowed; *margin* the least lead of a chosen token over the next. *genai* and *optimum* say whether",
         "another tool generates PyTorch's 96 tokens from the delivered folder (optimum from one padded batch,",
-        "onnxruntime-genai prompt by prompt). onnxruntime-genai lays encoder-decoders out in another way.", "",
+        "onnxruntime-genai prompt by prompt). onnxruntime-genai lays encoder-decoders out in another way.",
+        "",
         "| model | verdict | graphs | samples | steps | different | logits | margin | genai | optimum | s |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]  # fmt: skip
+    ]
     lines += [_line(name, row) for name, row in rows.items()]
     lines += [
-        "", "*refused by optimum*: optimum-onnx 0.1 makes the first, empty cache itself, and takes the number of",
+        "",
+        "*refused by optimum*: optimum-onnx 0.1 makes the first, empty cache itself, and takes the number of",
         "attention heads for model types that it does not list; these models have fewer key heads. The graph then gets",
         "a cache with too many heads, and ONNX Runtime says so. Seconds are wall time on two cores that were busy with",
         "other work.",
-    ]  # fmt: skip
+    ]
     (HERE / "results.md").write_text("\n".join(lines) + "\n")
 
 
@@ -135,11 +140,18 @@ def _line(name: str, row: dict[str, Any]) -> str:
         return f"| {name} | refused: {row['finding']} |" + " |" * 9
     runs, tools = row["runs"], row.get("tools", {})
     cells = [
-        name, row["verdict"], str(len(row["graphs"])), str(sum(g["samples"] for g in row["graphs"].values())),
-        " + ".join(f"{run['same']}/{run['steps']}" for run in runs), " + ".join(str(run["distinct"]) for run in runs),
-        f"{max((run['ratio'] for run in runs), default=0):.2g}", f"{min((r['margin'] for r in runs), default=0):.2g}",
-        tools.get("genai", "not asked"), _short(tools.get("optimum", "not asked")), f"{row['seconds']:.0f}",
-    ]  # fmt: skip
+        name,
+        row["verdict"],
+        str(len(row["graphs"])),
+        str(sum(g["samples"] for g in row["graphs"].values())),
+        " + ".join(f"{run['same']}/{run['steps']}" for run in runs),
+        " + ".join(str(run["distinct"]) for run in runs),
+        f"{max((run['ratio'] for run in runs), default=0):.2g}",
+        f"{min((r['margin'] for r in runs), default=0):.2g}",
+        tools.get("genai", "not asked"),
+        _short(tools.get("optimum", "not asked")),
+        f"{row['seconds']:.0f}",
+    ]
     return f"| {' | '.join(cells)} |"
 
 

@@ -33,7 +33,7 @@ def drawn(name: str, like: torch.Tensor, generator: torch.Generator) -> torch.Te
 def write(recipe: str, folder: Path) -> None:
     import models
 
-    from fairway.subject.bare import bare, tied
+    from fairway.model.meta_build import bare, tied
 
     with bare():
         model = getattr(models, recipe).model()

@@ -14,7 +14,7 @@ import onnx_ir as ir
 import onnxruntime
 from onnx_ir import tape
 
-from fairway.bench.paired import Arm, paired
+from fairway.tune.bench.paired_timing import Arm, paired
 
 HERE = Path(__file__).parent
 LAYERS = ((896, 896), (896, 4864), (4864, 896), (2048, 2048), (2048, 11008), (11008, 2048))

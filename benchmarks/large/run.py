@@ -26,8 +26,14 @@ def ways(model: str, checkpoint: Path, out: Path) -> dict[str, list[str]]:
     """By name: what is run."""
     stock = [PYTHON, str(HERE / "stock.py"), model, str(checkpoint), str(out / "model.onnx")]
     export = [
-        FAIRWAY, "export", f"{HERE / 'models.py'}:{model}", "--checkpoint", str(checkpoint), "--timeout", "3000",
-    ]  # fmt: skip
+        FAIRWAY,
+        "export",
+        f"{HERE / 'models.py'}:{model}",
+        "--checkpoint",
+        str(checkpoint),
+        "--timeout",
+        "3000",
+    ]
     link = [*export, "--weights", "link", "--overwrite", "-o", str(checkpoint.parent / f"{model}.onnx")]
     return {
         "reading the checkpoint": ["sh", "-c", f"cat {checkpoint}/* > /dev/null"],
@@ -88,16 +94,27 @@ def read() -> list[dict[str, Any]]:
 
 def table(rows: list[dict[str, Any]]) -> str:
     lines = [
-        "# Large models", "", "By `python benchmarks/large/run.py FOLDER`, then `--write`.", "",
+        "# Large models",
+        "",
+        "By `python benchmarks/large/run.py FOLDER`, then `--write`.",
+        "",
         "| model | checkpoint, MB | way | CPU s | its call | wall s | peak memory, MB | written, MB | exit | load |",
         "|---|---|---|---|---|---|---|---|---|---|",
-    ]  # fmt: skip
+    ]
     order = [*ways("", Path(), Path())]
     for row in sorted(rows, key=lambda one: (MODELS.index(one["model"]), order.index(one["way"]))):
         cells = (
-            row["model"], row["checkpoint_mb"], row["way"], row["cpu_seconds"], row["call_cpu_seconds"] or "",
-            row["wall_seconds"], row["peak_mb"], row["written_mb"], row["exit"], round(row["load"], 1),
-        )  # fmt: skip
+            row["model"],
+            row["checkpoint_mb"],
+            row["way"],
+            row["cpu_seconds"],
+            row["call_cpu_seconds"] or "",
+            row["wall_seconds"],
+            row["peak_mb"],
+            row["written_mb"],
+            row["exit"],
+            round(row["load"], 1),
+        )
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines) + "\n"
 

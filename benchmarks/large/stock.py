@@ -27,9 +27,9 @@ sys.path[:0] = [str(HERE)]
 def main(recipe: str, checkpoint: Path, out: str, exporter: str) -> None:
     import models
 
-    from fairway.subject.bare import assign, bare
-    from fairway.subject.subject import build_subject
-    from fairway.weights import repeats
+    from fairway.convert.blocks import repeats
+    from fairway.model.meta_build import assign, bare
+    from fairway.model.subject import build_subject
 
     asked = getattr(models, recipe)
     if exporter == "fairway":
@@ -69,8 +69,8 @@ def main(recipe: str, checkpoint: Path, out: str, exporter: str) -> None:
 
 
 def with_fairway(recipe: str, checkpoint: Path, out: str) -> None:
-    from fairway.exporting import export_subject, make_settings
-    from fairway.subject.recipe import Overrides, load_subject
+    from fairway.convert.export import export_subject, make_settings
+    from fairway.model.recipe import Overrides, load_subject
 
     subject = load_subject(f"{HERE / 'models.py'}:{recipe}", Overrides(checkpoint=checkpoint))
     settings = make_settings("none", (), None, True, 3000.0, 0, "link")

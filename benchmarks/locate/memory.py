@@ -21,7 +21,7 @@ def subject_of():  # type: ignore[no-untyped-def]  # torch is imported below, in
     import torch
     from torch import nn
 
-    from fairway.subject.subject import build_subject
+    from fairway.model.subject import build_subject
 
     class Block(nn.Module):
         def __init__(self) -> None:
@@ -61,9 +61,9 @@ def run(way: str, path: Path) -> dict[str, object]:
     import onnxruntime
     import torch
 
-    from fairway.locate.locate import locate
-    from fairway.runtimes.eager import run_eager
-    from fairway.subject.sample import sample
+    from fairway.judge.locate.locate import locate
+    from fairway.judge.runtimes.eager import run_eager
+    from fairway.model.sample import sample
 
     torch.set_num_threads(1)
     subject = subject_of()

@@ -30,13 +30,25 @@ from models import MODELS, right_file  # noqa: E402
 from mutate import MUTATIONS, Mutant, write  # noqa: E402
 from prove import Witness, build_pool, know, prove  # noqa: E402
 
-from fairway.evidence.gather import gather  # noqa: E402
-from fairway.evidence.judge import sample_inputs  # noqa: E402
-from fairway.ladder.attempt import Limits, Workers  # noqa: E402
-from fairway.locate.locate import locate  # noqa: E402
+from fairway.judge.gather import gather  # noqa: E402
+from fairway.judge.judge import sample_inputs  # noqa: E402
+from fairway.judge.locate.locate import locate  # noqa: E402
+from fairway.workers.attempt import Limits, Workers  # noqa: E402
 
-NAMES = ("mlp", "images", "recurrent", "attending", "reader", "decoder", "heads", "half", "sums", "wave", "stepping",
-         "pooling")  # fmt: skip
+NAMES = (
+    "mlp",
+    "images",
+    "recurrent",
+    "attending",
+    "reader",
+    "decoder",
+    "heads",
+    "half",
+    "sums",
+    "wave",
+    "stepping",
+    "pooling",
+)
 KINDS = {
     "attribute off by one": "attribute changed",
     "axis changed": "axes swapped",
@@ -138,9 +150,11 @@ def plant(name: str, folder: Path) -> list[dict[str, Any]]:
                     where = surviving(where, target, path)
                 died = {"named": "nowhere: the runtime died"}
                 # The runtime refuses to load some files; then there is none that it has optimised.
-                row[way] = apart(lambda p=path, a=against, w=where: look(subject, p, a, w), died) if path else {
-                    "named": row["exported again"]["named"], "note": "refused, so not optimised"
-                }  # fmt: skip
+                row[way] = (
+                    apart(lambda p=path, a=against, w=where: look(subject, p, a, w), died)
+                    if path
+                    else {"named": row["exported again"]["named"], "note": "refused, so not optimised"}
+                )
             rows.append(row)
             print(name, called, row["place"], {way: row[way]["named"] for way in WAYS}, flush=True)
     return rows

@@ -16,9 +16,14 @@ class Text(torch.nn.Module):
         super().__init__()
         torch.manual_seed(0)
         config = Qwen2Config(
-            vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-            num_key_value_heads=2, max_position_embeddings=256,
-        )  # fmt: skip
+            vocab_size=VOCABULARY,
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=256,
+        )
         self.model = Qwen2ForCausalLM(config).eval()
 
     def forward(self, input_ids, attention_mask):

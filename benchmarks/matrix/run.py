@@ -1,6 +1,6 @@
 """Runs `fairway matrix` for the recipes below, and writes results.md and results.json. Needs uv and the network.
 
-    python benchmarks/matrix/run.py [--cache FOLDER]
+python benchmarks/matrix/run.py [--cache FOLDER]
 """
 
 from __future__ import annotations

@@ -9,12 +9,20 @@ import onnx_ir as ir
 from graph import Know, before, computed, edges, nodes, set_constant
 from structural import Proposals
 
-from fairway.subject.spec import TensorSpec
+from fairway.model.spec import TensorSpec
 
 SHAPE_INPUTS = {
-    "Reshape": (1,), "Expand": (1,), "ConstantOfShape": (0,), "Tile": (1,), "Range": (0, 1, 2), "Slice": (1, 2),
-    "Pad": (1,), "Resize": (3,), "Loop": (0,), "Split": (1,),
-}  # fmt: skip
+    "Reshape": (1,),
+    "Expand": (1,),
+    "ConstantOfShape": (0,),
+    "Tile": (1,),
+    "Range": (0, 1, 2),
+    "Slice": (1, 2),
+    "Pad": (1,),
+    "Resize": (3,),
+    "Loop": (0,),
+    "Split": (1,),
+}
 MOST_BAKED = 2000
 
 

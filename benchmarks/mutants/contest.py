@@ -23,17 +23,17 @@ from mutate import Mutant, write
 from prove import Pool, Witness, open_session, prove
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from fairway.errors import UserError
-from fairway.evidence import gather as gathering
-from fairway.evidence import judge as judging
-from fairway.evidence.judge import Judge, open_runtime
-from fairway.evidence.sampling import subject_lattice
-from fairway.exporting import make_settings, verify_subject
-from fairway.ladder import climb as climbing
-from fairway.ladder.attempt import Limits, Workers
-from fairway.runtimes.eager import run_eager, to_array
-from fairway.subject.onnx_file import open_header
-from fairway.subject.subject import Subject
+from fairway.convert.export import make_settings, verify_subject
+from fairway.convert.ladder import climb as climbing
+from fairway.diagnostics.errors import UserError
+from fairway.judge import gather as gathering
+from fairway.judge import judge as judging
+from fairway.judge.judge import Judge, open_runtime
+from fairway.judge.runtimes.eager import run_eager, to_array
+from fairway.judge.samples import subject_lattice
+from fairway.model.onnx_file import open_header
+from fairway.model.subject import Subject
+from fairway.workers.attempt import Limits, Workers
 
 SECONDS, PATIENCE = 60.0, 600.0
 """What the prover may take for one mutant, and what Fairway may."""

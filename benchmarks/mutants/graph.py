@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from fairway.subject.dims import Domain
-from fairway.subject.spec import TensorSpec
+from fairway.model.dims import Domain
+from fairway.model.spec import TensorSpec
 
 
 @dataclass(frozen=True)

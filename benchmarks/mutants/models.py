@@ -11,8 +11,8 @@ import nets
 import torch
 
 import fairway
-from fairway.evidence.lattice import Level
-from fairway.subject.subject import Subject, build_subject
+from fairway.judge.lattice import Level
+from fairway.model.subject import Subject, build_subject
 
 Bounds = dict[str, tuple[int, int]]
 
@@ -37,25 +37,31 @@ STEPS: Bounds = {"batch": (1, 5), "time": (1, 32)}
 MODELS: dict[str, Entry] = {
     "mlp": Entry(nets.mlp, ["input: float32[batch, 12]"], {"batch": (1, 40)}, "export-dynamic"),
     "images": Entry(
-        nets.Images, ["image: float32[batch, 2, high, wide]"], {"batch": (1, 3), "high": (8, 33), "wide": (8, 40)},
+        nets.Images,
+        ["image: float32[batch, 2, high, wide]"],
+        {"batch": (1, 3), "high": (8, 33), "wide": (8, 40)},
         "trace",
     ),
-    "recurrent": Entry(
-        nets.Recurrent, ["x: float32[batch, time, 4]", "state: float32[1, batch, 8]"], STEPS, "trace"
-    ),
+    "recurrent": Entry(nets.Recurrent, ["x: float32[batch, time, 4]", "state: float32[1, batch, 8]"], STEPS, "trace"),
     "remembering": Entry(nets.Remembering, ["x: float32[batch, time, 3] in -2..2"], STEPS, "export-dynamic"),
     "filter": Entry(nets.Filter, ["x: float32[batch, time, 3]"], STEPS, "trace"),
     "attending": Entry(
-        nets.Attending, ["x: float32[batch, time, 8]", "padding: bool[batch, time] = padding"], SEQUENCE,
+        nets.Attending,
+        ["x: float32[batch, time, 8]", "padding: bool[batch, time] = padding"],
+        SEQUENCE,
         "export-dynamic",
     ),
     "reader": Entry(
-        nets.Reader, ["ids: int64[batch, seq] < 99", "mask: int64[batch, seq] = keep-right-padded"],
-        {"batch": (1, 4), "seq": (2, 64)}, "export-dynamic",
+        nets.Reader,
+        ["ids: int64[batch, seq] < 99", "mask: int64[batch, seq] = keep-right-padded"],
+        {"batch": (1, 4), "seq": (2, 64)},
+        "export-dynamic",
     ),
     "decoder": Entry(
-        nets.Decoder, ["ids: int64[batch, seq] < 120", "keep: int64[batch, seq] = keep-left-padded"],
-        {"batch": (1, 4), "seq": (1, 96)}, "trace",
+        nets.Decoder,
+        ["ids: int64[batch, seq] < 120", "keep: int64[batch, seq] = keep-left-padded"],
+        {"batch": (1, 4), "seq": (1, 96)},
+        "trace",
     ),
     "ranker": Entry(
         nets.Ranker, ["item: int64[batch, basket] < 50"], {"batch": (1, 8), "basket": (1, 30)}, "export-dynamic"
@@ -77,12 +83,13 @@ MODELS: dict[str, Entry] = {
     "stepping": Entry(
         nets.Stepping,
         ["x: float32[batch, 1, 8]", "key: float32[batch, past, 8]", "value: float32[batch, past, 8]"],
-        {"batch": (1, 4), "past": (0, 64)}, "export-dynamic",
+        {"batch": (1, 4), "past": (0, 64)},
+        "export-dynamic",
     ),
     "pooling": Entry(
         nets.Pooling, ["x: float32[batch, time, 4]", "lengths: int64[batch] = lengths(time)"], SEQUENCE, "trace"
     ),
-}  # fmt: skip
+}
 
 
 def right_file(name: str, folder: Path, level: Level = "deep") -> Path:

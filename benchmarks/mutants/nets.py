@@ -89,9 +89,14 @@ class Reader(nn.Module):
         import transformers
 
         config = transformers.BertConfig(
-            vocab_size=99, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
-            max_position_embeddings=64, attn_implementation="eager",
-        )  # fmt: skip
+            vocab_size=99,
+            hidden_size=16,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=64,
+            attn_implementation="eager",
+        )
         self.model = transformers.BertModel(config)
         for p in self.model.parameters():  # its own start (std 0.02) leaves the layers next to no say
             nn.init.normal_(p, 1.0 if p.dim() == 1 else 0.0, 0.3)
@@ -146,9 +151,12 @@ class Heads(nn.Module):
         h = self.body(x)
         left, right = self.left(h), self.right(h)
         return {
-            "left": left, "right": right, "gap": (left - right).abs().amax(-1), "spread": F.softplus(self.spread(h)),
+            "left": left,
+            "right": right,
+            "gap": (left - right).abs().amax(-1),
+            "spread": F.softplus(self.spread(h)),
             "mean": h.mean(1),
-        }  # fmt: skip
+        }
 
 
 class Half(nn.Module):

@@ -13,8 +13,8 @@ import onnx_ir as ir
 from graph import Chain, Know, replace_output
 from structural import Proposals
 
-from fairway.subject.dims import Dim
-from fairway.subject.spec import TensorSpec
+from fairway.model.dims import Dim
+from fairway.model.spec import TensorSpec
 
 OFF = {"float32": 0.01, "float64": 0.01, "float16": 0.05}
 """By how much of the output's scale, by the dtype of the inputs."""

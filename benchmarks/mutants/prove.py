@@ -16,8 +16,8 @@ import onnx_ir as ir
 import onnxruntime
 from graph import Know
 
-from fairway.subject.dims import Domain
-from fairway.subject.spec import TensorSpec
+from fairway.model.dims import Domain
+from fairway.model.spec import TensorSpec
 
 TOLERANCE, TOLERANCE_16 = 1e-4, 2e-2
 STYLES = ("plain", "plain", "plain", "zeros", "sparse", "edge", "high", "low", "rows", "wide")

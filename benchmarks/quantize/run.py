@@ -17,18 +17,18 @@ from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fairway.errors import UserError
-from fairway.exporting import export_subject, make_settings
-from fairway.quantize.calibration import calibrate
-from fairway.quantize.cpu import choose_arithmetic, this_cpu
-from fairway.quantize.judge import Judge
-from fairway.quantize.prepare import prepare
-from fairway.quantize.samples import open_samples
-from fairway.quantize.schemes import SCHEMES, Making, make
-from fairway.quantize.search import Scene, fewest_kept, rank
-from fairway.quantize.slices import Sliced
-from fairway.record import versions
-from fairway.subject.recipe import Overrides, load_subject
+from fairway.convert.export import export_subject, make_settings
+from fairway.diagnostics.errors import UserError
+from fairway.model.cpu import choose_arithmetic, this_cpu
+from fairway.model.recipe import Overrides, load_subject
+from fairway.record.files import versions
+from fairway.tune.quantize.accuracy import Judge
+from fairway.tune.quantize.calibration import calibrate
+from fairway.tune.quantize.prepare import prepare
+from fairway.tune.quantize.sample_split import open_samples
+from fairway.tune.quantize.schemes import SCHEMES, Making, make
+from fairway.tune.quantize.search import Scene, fewest_kept, rank
+from fairway.tune.quantize.slices import Sliced
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "examples"
@@ -76,16 +76,18 @@ def one_model(name: str, address: str, folder: Path) -> list[dict]:
 
 def table(rows: list[dict]) -> str:
     lines = [
-        "# The examples, quantised", "",
+        "# The examples, quantised",
+        "",
         "Written by `python benchmarks/quantize/run.py`. Size is the file's, as a share of the float file's. Speed is",
         "paired with the float file on one thread, with its interval; values are drawn from the recipes' specs, at the",
         "middle of their domains. Drop is the error's share of the output's power on samples held back (1% is 20 dB),",
         "of the worst output; top-1 is the share of places with the same largest element. `int8-mixed` keeps as many",
         "layers in float as bring the drop of int8-static down to a quarter on the samples that they are chosen by;",
-        "the drop shown is on others. Models that are not in the table were not run yet.", "",
+        "the drop shown is on others. Models that are not in the table were not run yet.",
+        "",
         "| model | scheme | size | speed | drop | SQNR | top-1 | layers in float |",
         "|---|---|---|---|---|---|---|---|",
-    ]  # fmt: skip
+    ]
     for row in rows:
         start = f"| {row['model']} | {row['scheme']} "
         if "failed" in row:
@@ -104,9 +106,12 @@ def table(rows: list[dict]) -> str:
         )
     cpu = this_cpu()
     lines += [
-        "", f"{cpu.name}, {', '.join(cpu.flags)}; "
-        + ", ".join(f"{k} {v}" for k, v in versions().items() if k in ("onnxruntime", "torch", "onnx")) + ".", "",
-    ]  # fmt: skip
+        "",
+        f"{cpu.name}, {', '.join(cpu.flags)}; "
+        + ", ".join(f"{k} {v}" for k, v in versions().items() if k in ("onnxruntime", "torch", "onnx"))
+        + ".",
+        "",
+    ]
     return "\n".join(lines)
 
 

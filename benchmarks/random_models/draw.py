@@ -24,8 +24,14 @@ LARGEST = 400
 """Elements at the highest corner, so that the oracle stays quick."""
 
 SHAPES: tuple[tuple[Size, ...], ...] = (
-    (B, NN), (B, NN, fixed(4)), (B, NN, fixed(3)), (B, fixed(2), NN), (B, fixed(4)), (NN, fixed(3)), (B, NN, fixed(6)),
-)  # fmt: skip
+    (B, NN),
+    (B, NN, fixed(4)),
+    (B, NN, fixed(3)),
+    (B, fixed(2), NN),
+    (B, fixed(4)),
+    (NN, fixed(3)),
+    (B, NN, fixed(6)),
+)
 DTYPES = ("float32",) * 6 + ("int64",) * 3 + ("int32", "bool", "float16", "float64")
 
 

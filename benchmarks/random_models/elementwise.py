@@ -141,9 +141,7 @@ def unary(p: Program) -> None:
 def with_scalar(p: Program) -> None:
     x = p.pick(lambda kind: kind.is_float)
     number = scalar(p.rng)
-    text, function = p.one(
-        [(t, f) for t, f in BINARY.items() if not t.startswith("torch")] + [("{} / {}", np.divide)]
-    )
+    text, function = p.one([(t, f) for t, f in BINARY.items() if not t.startswith("torch")] + [("{} / {}", np.divide)])
     p.emit(f"scalar {text}", x.kind, text.format(x, f"({number})"), lambda at, a: function(a, number), x)
 
 

@@ -17,8 +17,13 @@ def loop(p: Program) -> None:
     body = f"h = torch.tanh(h * {decay} + {x}[:, i])"
     lines = [f"h = torch.zeros_like({x}[:, 0])"]
     if keep:
-        lines += ["seen = []", f"for i in range({x}.shape[1]):", f"    {body}", "    seen.append(h)",
-                  "{out} = torch.stack(seen, dim=1)"]  # fmt: skip
+        lines += [
+            "seen = []",
+            f"for i in range({x}.shape[1]):",
+            f"    {body}",
+            "    seen.append(h)",
+            "{out} = torch.stack(seen, dim=1)",
+        ]
     else:
         lines += [f"for i in range({x}.shape[1]):", f"    {body}", "{out} = h"]
 

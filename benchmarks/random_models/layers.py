@@ -64,8 +64,13 @@ def pooling(p: Program) -> None:
     x = p.pick(lambda kind: _plain(kind) and kind.rank == 3)
     how = p.one(("max", "avg", "adaptive"))
     if how == "adaptive":
-        p.emit("adaptive_avg_pool1d", x.kind.with_axis(2, fixed(1)), f"F.adaptive_avg_pool1d({x}, 1)",
-               lambda at, a: a.mean(-1, keepdims=True), x)  # fmt: skip
+        p.emit(
+            "adaptive_avg_pool1d",
+            x.kind.with_axis(2, fixed(1)),
+            f"F.adaptive_avg_pool1d({x}, 1)",
+            lambda at, a: a.mean(-1, keepdims=True),
+            x,
+        )
         return
 
     def pool(at: Any, a: Array) -> Array:
@@ -85,9 +90,12 @@ def batch_norm(p: Program) -> None:
     )
     w = {key: value if x.kind.rank == 2 else value[:, None] for key, value in w.items()}
     p.emit(
-        "BatchNorm1d", x.kind, f"{name}({x})",
-        lambda at, a: (a - w["running_mean"]) / np.sqrt(w["running_var"] + 0.125) * w["weight"] + w["bias"], x,
-    )  # fmt: skip
+        "BatchNorm1d",
+        x.kind,
+        f"{name}({x})",
+        lambda at, a: (a - w["running_mean"]) / np.sqrt(w["running_var"] + 0.125) * w["weight"] + w["bias"],
+        x,
+    )
 
 
 def recurrence(p: Program) -> None:
@@ -132,8 +140,10 @@ def attention(p: Program) -> None:
     else:
         said = [f"scores = {x} @ {name} @ {x}.transpose(1, 2) / {size} ** 0.5"]
         if causal:
-            said += [f"keep = torch.ones({x}.shape[1], {x}.shape[1], dtype=torch.bool).tril()",
-                     'scores = scores.masked_fill(~keep, float("-inf"))']  # fmt: skip
+            said += [
+                f"keep = torch.ones({x}.shape[1], {x}.shape[1], dtype=torch.bool).tril()",
+                'scores = scores.masked_fill(~keep, float("-inf"))',
+            ]
         said += [f"{{out}} = torch.softmax(scores, -1) @ {x}"]
     p.emit("attention", x.kind, said, attend, x)
 

@@ -19,7 +19,7 @@ from program import Array, Program
 from write import source
 
 import fairway
-from fairway.subject.subject import build_subject
+from fairway.model.subject import build_subject
 
 
 def judge(seed: int, level: str, folder: Path, timeout: float) -> dict[str, Any]:

@@ -17,8 +17,9 @@ FLOAT_REDUCE: dict[str, Callable[..., Any]] = {
     "{}.prod({}{})": np.prod,
     "{}.var({}, unbiased=False{})": np.var,
     "torch.linalg.vector_norm({}, dim={}{})": lambda x, axis, keepdims: np.sqrt((x * x).sum(axis, keepdims=keepdims)),
-    "torch.logsumexp({}, {}{})": lambda x, axis, keepdims: np.log(np.exp(x - x.max()).sum(axis, keepdims=keepdims))
-    + x.max(),
+    "torch.logsumexp({}, {}{})": lambda x, axis, keepdims: (
+        np.log(np.exp(x - x.max()).sum(axis, keepdims=keepdims)) + x.max()
+    ),
     "{}.norm(1, {}{})": lambda x, axis, keepdims: np.abs(x).sum(axis, keepdims=keepdims),
 }
 MAY_BE_EMPTY = ("{}.sum({}{})", "{}.prod({}{})")
@@ -54,8 +55,13 @@ def reduce_all(p: Program) -> None:
     first, second = p.one(((0, 1), (1, 2), (0, 2)))
     kind = x.kind.reshaped(*(size for axis, size in enumerate(x.kind.shape) if axis not in (first, second)))
     name, function = p.one((("sum", np.sum), ("mean", np.mean), ("amax", np.max)))
-    p.emit(f"{name} over two", kind, f"{x}.{name}(dim=({first}, {second}))",
-           lambda at, a: function(a, axis=(first, second)), x)  # fmt: skip
+    p.emit(
+        f"{name} over two",
+        kind,
+        f"{x}.{name}(dim=({first}, {second}))",
+        lambda at, a: function(a, axis=(first, second)),
+        x,
+    )
 
 
 def scan(p: Program) -> None:
@@ -123,12 +129,22 @@ def normalize(p: Program) -> None:
     size = x.kind.shape[-1].c
     how = p.one(("layer", "rms", "l2"))
     if how == "l2":
-        p.emit("F.normalize", x.kind, f"F.normalize({x}, dim=-1, eps=0.125)",
-               lambda at, a: a / np.maximum(np.sqrt((a * a).sum(-1, keepdims=True)), 0.125), x)  # fmt: skip
+        p.emit(
+            "F.normalize",
+            x.kind,
+            f"F.normalize({x}, dim=-1, eps=0.125)",
+            lambda at, a: a / np.maximum(np.sqrt((a * a).sum(-1, keepdims=True)), 0.125),
+            x,
+        )
     elif how == "rms":
         name, w = p.layer(f"nn.RMSNorm({size}, eps=0.125)", {"weight": (size,)})
-        p.emit("RMSNorm", x.kind, f"{name}({x})",
-               lambda at, a: a / np.sqrt((a * a).mean(-1, keepdims=True) + 0.125) * w["weight"], x)  # fmt: skip
+        p.emit(
+            "RMSNorm",
+            x.kind,
+            f"{name}({x})",
+            lambda at, a: a / np.sqrt((a * a).mean(-1, keepdims=True) + 0.125) * w["weight"],
+            x,
+        )
     else:
         name, w = p.layer(f"nn.LayerNorm({size}, eps=0.125)", {"weight": (size,), "bias": (size,)})
 

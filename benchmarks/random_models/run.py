@@ -29,7 +29,7 @@ def done(rows: Path) -> dict[int, dict[str, Any]]:
 def one_apart(seed: int, level: str, timeout: float) -> dict[str, Any]:
     from one import judge
 
-    from fairway.ladder.attempt import Limits, Workers
+    from fairway.workers.attempt import Limits, Workers
 
     with tempfile.TemporaryDirectory() as folder, Workers(Limits(timeout)) as workers:
         got = workers.run(lambda tell: judge(seed, level, Path(folder), timeout / 4))

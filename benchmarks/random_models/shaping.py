@@ -15,8 +15,13 @@ def turn(p: Program) -> None:
     p.rng.shuffle(axes)
     kind = x.kind.reshaped(*(x.kind.shape[axis] for axis in axes))
     if x.kind.rank == 2:
-        p.emit("transpose", kind, f"{x}.transpose({axes[0]}, {axes[1]})" if axes != [0, 1] else f"{x}.clone()",
-               lambda at, a: a.transpose(axes), x)  # fmt: skip
+        p.emit(
+            "transpose",
+            kind,
+            f"{x}.transpose({axes[0]}, {axes[1]})" if axes != [0, 1] else f"{x}.clone()",
+            lambda at, a: a.transpose(axes),
+            x,
+        )
     else:
         p.emit("permute", kind, f"{x}.permute({', '.join(map(str, axes))})", lambda at, a: a.transpose(axes), x)
 
@@ -37,8 +42,13 @@ def flatten(p: Program) -> None:
         if how == "-1":
             sizes[axis] = "-1"
         said = f"{x}.reshape({', '.join(sizes)})"
-    p.emit(f"join axes ({how})", x.kind.reshaped(*shape), said,
-           lambda at, a: a.reshape([size.at(*at) for size in shape]), x)  # fmt: skip
+    p.emit(
+        f"join axes ({how})",
+        x.kind.reshaped(*shape),
+        said,
+        lambda at, a: a.reshape([size.at(*at) for size in shape]),
+        x,
+    )
 
 
 def split_axis(p: Program) -> None:
@@ -48,8 +58,9 @@ def split_axis(p: Program) -> None:
     parts = (B, NN) if x.kind.shape[axis].bn else (fixed(2), fixed(x.kind.shape[axis].c // 2))
     kind = x.kind.with_axis(axis, *parts)
     sizes = ", ".join(p.size(size) for size in kind.shape)
-    p.emit("split axis", kind, f"{x}.reshape({sizes})",
-           lambda at, a: a.reshape([size.at(*at) for size in kind.shape]), x)  # fmt: skip
+    p.emit(
+        "split axis", kind, f"{x}.reshape({sizes})", lambda at, a: a.reshape([size.at(*at) for size in kind.shape]), x
+    )
 
 
 def unsqueeze(p: Program) -> None:
@@ -72,8 +83,11 @@ def cut(p: Program) -> None:
     size = x.kind.shape[axis]
     empty = p.rng.random() < 0.2 or size.least > 1
     options: list[tuple[str, slice | int, Size | None]] = [
-        ("-1", -1, None), ("0", 0, None), (":1", slice(0, 1), fixed(1)), ("-1:", slice(-1, None), fixed(1)),
-    ]  # fmt: skip
+        ("-1", -1, None),
+        ("0", 0, None),
+        (":1", slice(0, 1), fixed(1)),
+        ("-1:", slice(-1, None), fixed(1)),
+    ]
     if empty:
         less = size.plus(fixed(-1))
         options += [("1:", slice(1, None), less), (":-1", slice(None, -1), less)]
@@ -101,16 +115,28 @@ def join(p: Program) -> None:
     if x.kind.shape == y.kind.shape and p.rng.random() < 0.4 and x.kind.rank < 4:
         axis = p.rng.randint(0, x.kind.rank)
         shape = (*x.kind.shape[:axis], fixed(2), *x.kind.shape[axis:])
-        p.emit("stack", x.kind.reshaped(*shape), f"torch.stack([{x}, {y}], {axis})",
-               lambda at, a, b: np.stack([a, b], axis), x, y)  # fmt: skip
+        p.emit(
+            "stack",
+            x.kind.reshaped(*shape),
+            f"torch.stack([{x}, {y}], {axis})",
+            lambda at, a, b: np.stack([a, b], axis),
+            x,
+            y,
+        )
         return
     apart = [axis for axis in range(x.kind.rank) if x.kind.shape[axis] != y.kind.shape[axis]]
     if len(apart) > 1:
         raise SkipError
     axis = apart[0] if apart else p.axis(x)
     kind = x.kind.with_axis(axis, x.kind.shape[axis].plus(y.kind.shape[axis]))
-    p.emit("cat", kind, f"torch.cat([{x}, {y}], dim={p.spell(axis, x)})",
-           lambda at, a, b: np.concatenate([a, b], axis), x, y)  # fmt: skip
+    p.emit(
+        "cat",
+        kind,
+        f"torch.cat([{x}, {y}], dim={p.spell(axis, x)})",
+        lambda at, a, b: np.concatenate([a, b], axis),
+        x,
+        y,
+    )
 
 
 def repeat(p: Program) -> None:
@@ -120,8 +146,9 @@ def repeat(p: Program) -> None:
     assert size is not None
     kind = x.kind.with_axis(axis, size)
     if p.rng.random() < 0.5:
-        p.emit("repeat_interleave", kind, f"{x}.repeat_interleave(2, dim={axis})",
-               lambda at, a: np.repeat(a, 2, axis), x)  # fmt: skip
+        p.emit(
+            "repeat_interleave", kind, f"{x}.repeat_interleave(2, dim={axis})", lambda at, a: np.repeat(a, 2, axis), x
+        )
         return
     counts = [2 if one == axis else 1 for one in range(x.kind.rank)]
     p.emit("repeat", kind, f"{x}.repeat({', '.join(map(str, counts))})", lambda at, a: np.tile(a, counts), x)
@@ -133,8 +160,13 @@ def expand(p: Program) -> None:
     to = p.one((B, NN, fixed(3)))
     kind = x.kind.with_axis(axis, to)
     sizes = ", ".join(p.size(to) if one == axis else "-1" for one in range(x.kind.rank))
-    p.emit("expand", kind, f"{x}.expand({sizes})",
-           lambda at, a: np.broadcast_to(a, [size.at(*at) for size in kind.shape]), x)  # fmt: skip
+    p.emit(
+        "expand",
+        kind,
+        f"{x}.expand({sizes})",
+        lambda at, a: np.broadcast_to(a, [size.at(*at) for size in kind.shape]),
+        x,
+    )
 
 
 def pad(p: Program) -> None:
@@ -143,8 +175,13 @@ def pad(p: Program) -> None:
     value = p.one((0, 1))
     kind = x.kind.with_axis(x.kind.rank - 1, x.kind.shape[-1].plus(fixed(before + after)))
     width = [(0, 0)] * (x.kind.rank - 1) + [(before, after)]
-    p.emit("pad", kind, f"F.pad({x}, ({before}, {after}), value={value})",
-           lambda at, a: np.pad(a, width, constant_values=value), x)  # fmt: skip
+    p.emit(
+        "pad",
+        kind,
+        f"F.pad({x}, ({before}, {after}), value={value})",
+        lambda at, a: np.pad(a, width, constant_values=value),
+        x,
+    )
 
 
 def triangle(p: Program) -> None:
@@ -161,8 +198,7 @@ def gather(p: Program) -> None:
     axis = p.axis(x)
     size = x.kind.shape[axis]
     said = f"torch.gather({x}, {axis}, {index} % {x}.shape[{axis}])"
-    p.emit("gather", x.kind, said,
-           lambda at, a, i: np.take_along_axis(a, i % size.at(*at), axis), x, index)  # fmt: skip
+    p.emit("gather", x.kind, said, lambda at, a, i: np.take_along_axis(a, i % size.at(*at), axis), x, index)
 
 
 def select(p: Program) -> None:
@@ -223,15 +259,23 @@ def new(p: Program) -> None:
     if how == "arange":
         p.emit(how, Kind("int64", (size,)), f"torch.arange({said})", lambda at: np.arange(size.at(*at)))
     elif how == "arange float":
-        p.emit(how, Kind("float32", (size,)), f"torch.arange({said}, dtype=torch.float32) / {said}",
-               lambda at: np.arange(size.at(*at)) / size.at(*at))  # fmt: skip
+        p.emit(
+            how,
+            Kind("float32", (size,)),
+            f"torch.arange({said}, dtype=torch.float32) / {said}",
+            lambda at: np.arange(size.at(*at)) / size.at(*at),
+        )
     elif how == "eye":
         p.emit(how, Kind("float32", (size, size)), f"torch.eye({said})", lambda at: np.eye(size.at(*at)))
     elif how == "ones":
         p.emit(how, Kind("float32", (size, fixed(3))), f"torch.ones({said}, 3)", lambda at: np.ones((size.at(*at), 3)))
     else:
-        p.emit(how, Kind("int64", (size,)), f"torch.full(({said},), {said})",
-               lambda at: np.full(size.at(*at), size.at(*at)))  # fmt: skip
+        p.emit(
+            how,
+            Kind("int64", (size,)),
+            f"torch.full(({said},), {said})",
+            lambda at: np.full(size.at(*at), size.at(*at)),
+        )
 
 
 OPERATORS = {

@@ -35,20 +35,24 @@ def subject_of(case_name: str) -> Any:
     from columns import example_sizes
     from corpus import find
 
-    from fairway.subject.recipe import Overrides, load_subject
-    from fairway.subject.subject import build_subject
+    from fairway.model.recipe import Overrides, load_subject
+    from fairway.model.subject import build_subject
 
     if ".py:" in case_name:
         return load_subject(str(HERE.parents[1] / case_name), Overrides())
     case = find(case_name)
     return build_subject(
-        case.build(), list(case.lines), bounds=case.bounds, multiples=case.multiples, name=case_name,
+        case.build(),
+        list(case.lines),
+        bounds=case.bounds,
+        multiples=case.multiples,
+        name=case_name,
         example=example_sizes(case),
-    )  # fmt: skip
+    )
 
 
 def work(name: str) -> dict[str, Any]:
-    from fairway.reduce.reduce import reduce_subject
+    from fairway.debug.reduce.reduce import reduce_subject
 
     subject = subject_of(name.removeprefix("trace:"))
     exporter = "trace" if name.startswith("trace:") else "dynamo"
@@ -59,14 +63,20 @@ def work(name: str) -> dict[str, Any]:
     if got is None:
         return row | {"failure": "", "same": False, "note": "the calls alone do not fail"}
     return row | {
-        "failure": str(got.seen.signature), "same": got.reproduced, "calls": got.calls, "left": len(got.program.calls),
-        "lines": got.lines, "operators": got.program.operators, "trials": got.tried, "finished": got.finished,
+        "failure": str(got.seen.signature),
+        "same": got.reproduced,
+        "calls": got.calls,
+        "left": len(got.program.calls),
+        "lines": got.lines,
+        "operators": got.program.operators,
+        "trials": got.tried,
+        "finished": got.finished,
         "load": round(os.getloadavg()[0], 1),
-    }  # fmt: skip
+    }
 
 
 def apart(name: str) -> dict[str, Any]:
-    from fairway.ladder.attempt import Limits, Workers
+    from fairway.workers.attempt import Limits, Workers
 
     with Workers(Limits(900.0)) as workers:
         got = workers.run(lambda tell: work(name))
@@ -83,10 +93,11 @@ def table(rows: list[dict[str, Any]]) -> str:
     lines = [
         f"{len(rows)} failing models. The script that came out fails in the same way on its own in {len(small)}. "
         f"Median of {statistics.median(row['lines'] for row in small):g} lines in `forward` and "
-        f"{statistics.median(row['operators'] for row in small):g} operators. {quick} within five minutes.", "",
+        f"{statistics.median(row['operators'] for row in small):g} operators. {quick} within five minutes.",
+        "",
         "| model | failure | calls before | left | lines in `forward` | operators | same failure | seconds |",
         "|---|---|---|---|---|---|---|---|",
-    ]  # fmt: skip
+    ]
     for row in rows:
         said = (row["failure"] or row.get("note", "")).replace("|", "/")[:110]
         sizes = " | ".join(str(row.get(key, "–")) for key in ("calls", "left", "lines", "operators"))

@@ -31,17 +31,17 @@ from onnxruntime.quantization import CalibrationMethod, QuantType, quantize_stat
 from onnxruntime.quantization import qdq_loss_debug as debug
 
 import fairway
-from fairway import sensing
-from fairway.quantize import calibration
-from fairway.quantize.budget import Budget
-from fairway.quantize.judge import Session
-from fairway.quantize.metrics import add_up, compare
-from fairway.quantize.prepare import FLOAT_OUTPUT, FOLLOWING, HEAVY, RECURRENT, prepare
-from fairway.quantize.samples import open_samples
-from fairway.quantizing import Wishes
-from fairway.record import versions
-from fairway.sensing import sense_file
-from fairway.subject.subject import build_subject
+from fairway.model.subject import build_subject
+from fairway.record.files import versions
+from fairway.tune import sensitivity as sensing
+from fairway.tune.quantize import calibration
+from fairway.tune.quantize.accuracy import Session
+from fairway.tune.quantize.error_metrics import add_up, compare
+from fairway.tune.quantize.prepare import FLOAT_OUTPUT, FOLLOWING, HEAVY, RECURRENT, prepare
+from fairway.tune.quantize.quality_budget import Budget
+from fairway.tune.quantize.quantize_file import Wishes
+from fairway.tune.quantize.sample_split import open_samples
+from fairway.tune.sensitivity import sense_file
 
 HERE = Path(__file__).parent
 SAMPLES = 32
@@ -74,8 +74,14 @@ def one_model(name: str, folder: Path) -> dict:
     preparing = time.process_time() - started
     samples = open_samples(subject, None, SAMPLES)
     calibrating, held = list(samples.calibrating()), samples.held_back
-    row = {"model": name, "units": len(prepared.units), "held_back": len(held), "calibrating": len(calibrating),
-           "planted": list(kind.planted), "preparing": preparing}  # fmt: skip
+    row = {
+        "model": name,
+        "units": len(prepared.units),
+        "held_back": len(held),
+        "calibrating": len(calibrating),
+        "planted": list(kind.planted),
+        "preparing": preparing,
+    }
 
     exact, seconds = exhaustive(prepared, calibrating, held, folder)
     row["exhaustive"] = {"seconds": seconds, "trials": len(exact), "trials_per_minute": 60 * len(exact) / seconds}
@@ -94,11 +100,15 @@ def one_model(name: str, folder: Path) -> dict:
         first = [one.group.units[0].module for one in sensed.ranked]
         configurations = 2 * len(sensed.ranked)
         row[label] = {
-            "seconds": seconds, "trials": configurations, "trials_per_minute": 60 * configurations / seconds,
-            "rank": spearman({k: v for k, v in exact.items() if k in alone}, alone), "ranked": len(alone),
-            "planted_first": set(first[: len(kind.planted)]) == set(kind.planted), "first": first[:4],
+            "seconds": seconds,
+            "trials": configurations,
+            "trials_per_minute": 60 * configurations / seconds,
+            "rank": spearman({k: v for k, v in exact.items() if k in alone}, alone),
+            "ranked": len(alone),
+            "planted_first": set(first[: len(kind.planted)]) == set(kind.planted),
+            "first": first[:4],
             "samples": sum(one.samples for one in sensed.ranked) / len(sensed.ranked),
-        }  # fmt: skip
+        }
     row["exact"] = exact
     return row
 
@@ -123,10 +133,17 @@ def exhaustive(prepared, calibrating, held, folder: Path) -> tuple[dict[str, flo
 def static(source: Path, target: Path, calibrating, nodes: list[str]) -> None:
     with contextlib.redirect_stdout(io.StringIO()):
         quantize_static(
-            source, target, Reader(calibrating), op_types_to_quantize=[*HEAVY, *FOLLOWING], per_channel=True,
-            activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8, nodes_to_quantize=nodes,
-            calibrate_method=CalibrationMethod.MinMax, extra_options=dict(OPTIONS),
-        )  # fmt: skip
+            source,
+            target,
+            Reader(calibrating),
+            op_types_to_quantize=[*HEAVY, *FOLLOWING],
+            per_channel=True,
+            activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
+            nodes_to_quantize=nodes,
+            calibrate_method=CalibrationMethod.MinMax,
+            extra_options=dict(OPTIONS),
+        )
 
 
 def loss_debug(prepared, calibrating, held, folder: Path) -> tuple[dict[str, float], float]:
@@ -149,8 +166,9 @@ def loss_debug(prepared, calibrating, held, folder: Path) -> tuple[dict[str, flo
     given = {node.name: node.input[0] for node in onnx.load(prepared.path).graph.node if node.input}
     found = {
         unit.name: 10 ** (-errors[given[unit.name]]["qdq_err"] / 10)
-        for unit in prepared.units if given[unit.name] in errors
-    }  # fmt: skip
+        for unit in prepared.units
+        if given[unit.name] in errors
+    }
     return found, seconds
 
 
@@ -162,15 +180,17 @@ def spearman(one: dict[str, float], other: dict[str, float]) -> float:
 
 def table(rows: list[dict]) -> str:
     lines = [
-        "# Sensitivity", "",
+        "# Sensitivity",
+        "",
         "Written by `python benchmarks/sensitivity/run.py`. `exhaustive` is onnxruntime's `quantize_static` for each",
         "unit alone, with everything held back scored; `whole` is all that `fairway sensitivity` does, both trials of",
         "each unit; `tenth` is stopped after a tenth of the time that `exhaustive` took. Rank is Spearman's",
         "correlation with `exhaustive`. A trial is one unit toggled and scored. Seconds are of the process, on one",
-        "thread, with preparing and calibrating.", "",
+        "thread, with preparing and calibrating.",
+        "",
         "| model | units | exhaustive | whole | faster per trial | rank, whole | tenth | rank, tenth | planted first |",
         "|---|---|---|---|---|---|---|---|---|",
-    ]  # fmt: skip
+    ]
     for row in rows:
         e, w, t = row["exhaustive"], row["whole"], row["tenth"]
         ratio = w["trials_per_minute"] / e["trials_per_minute"]
@@ -183,11 +203,12 @@ def table(rows: list[dict]) -> str:
         if "debug" in row:
             d, s = row["debug"], row["as long as debug"]
             lines += [
-                "", f"onnxruntime's `qdq_loss_debug` on the {row['model']}, its whole flow once: {d['seconds']:.1f} s",
+                "",
+                f"onnxruntime's `qdq_loss_debug` on the {row['model']}, its whole flow once: {d['seconds']:.1f} s",
                 f"with preparing, rank {d['rank']:.3f}: it says how well each tensor is rounded, not what that does to",
                 f"the output. Fairway in as much time: {s['seconds']:.1f} s, {s['ranked']} of {row['units']} units,",
                 f"rank {s['rank']:.3f}, {s['samples']:.1f} samples each.",
-            ]  # fmt: skip
+            ]
     lines += ["", "Versions: " + ", ".join(f"{k} {v}" for k, v in versions().items() if k != "fairway") + ".", ""]
     return "\n".join(lines)
 

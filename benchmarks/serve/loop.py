@@ -1,6 +1,6 @@
 """An onnxruntime loop with no server: the same batch, over and over. Prints batches a second.
 
-    python loop.py MODEL.onnx INPUTS.npz SECONDS
+python loop.py MODEL.onnx INPUTS.npz SECONDS
 """
 
 from __future__ import annotations

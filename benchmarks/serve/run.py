@@ -58,12 +58,12 @@ def model(name: str) -> Path:
 
 def request(name: str, path: Path, sizes: dict[str, int], binary: bool) -> tuple[Path, Path]:
     """The inputs as .npz, and a whole HTTP request that holds them."""
-    from fairway.recall import read_record
-    from fairway.record import record_path
-    from fairway.serve.signature import read_signature
-    from fairway.serve.tensors import DATATYPES
-    from fairway.subject.canary import draw
-    from fairway.subject.onnx_file import open_header
+    from fairway.deploy.serve.signature import read_signature
+    from fairway.deploy.serve.tensors import DATATYPES
+    from fairway.model.canary import draw
+    from fairway.model.onnx_file import open_header
+    from fairway.record.reader import read_record
+    from fairway.record.files import record_path
 
     signature = read_signature(open_header(path), read_record(record_path(path)), False)
     feeds = draw(signature.inputs, sizes)
@@ -137,13 +137,22 @@ def ratio(rounds: int, seconds: float) -> None:
                 found.append({"loop": alone, "server": rate, "errors": len(told["errors"]), **quantiles(told["times"])})
         shares = [one["server"] / one["loop"] for one in found]
         evenness = [one["p99"] / one["p50"] for one in found]
-        add({
-            "what": "ratio", "model": name, "sizes": sizes, "rounds": rounds, "seconds": seconds,
-            "load": round(load, 2), "loop": round(statistics.median(one["loop"] for one in found), 2),
-            "server": round(statistics.median(one["server"] for one in found), 2),
-            "ratio": round(statistics.median(shares), 3), "ratios": [round(share, 3) for share in shares],
-            "p99_over_p50": round(statistics.median(evenness), 2), "errors": sum(one["errors"] for one in found),
-        })  # fmt: skip
+        add(
+            {
+                "what": "ratio",
+                "model": name,
+                "sizes": sizes,
+                "rounds": rounds,
+                "seconds": seconds,
+                "load": round(load, 2),
+                "loop": round(statistics.median(one["loop"] for one in found), 2),
+                "server": round(statistics.median(one["server"] for one in found), 2),
+                "ratio": round(statistics.median(shares), 3),
+                "ratios": [round(share, 3) for share in shares],
+                "p99_over_p50": round(statistics.median(evenness), 2),
+                "errors": sum(one["errors"] for one in found),
+            }
+        )
 
 
 def soak(minutes: float) -> None:
@@ -153,17 +162,26 @@ def soak(minutes: float) -> None:
     load = os.getloadavg()[0]
     with served(name) as port:
         told = clients(port, asked, 50, 60 * minutes)
-    add({
-        "what": "soak", "model": name, "clients": 50, "minutes": minutes, "load": round(load, 2),
-        "requests": len(told["times"]), "errors": len(told["errors"]), "first_errors": told["errors"][:3],
-        "rate": round(len(told["times"]) / told["seconds"], 1), **quantiles(told["times"]),
-    })  # fmt: skip
+    add(
+        {
+            "what": "soak",
+            "model": name,
+            "clients": 50,
+            "minutes": minutes,
+            "load": round(load, 2),
+            "requests": len(told["times"]),
+            "errors": len(told["errors"]),
+            "first_errors": told["errors"][:3],
+            "rate": round(len(told["times"]) / told["seconds"], 1),
+            **quantiles(told["times"]),
+        }
+    )
 
 
 @contextlib.contextmanager
 def mlserver(name: str) -> Iterator[int]:
     """MLServer with a runtime that calls onnxruntime, as its users write one; it ships none."""
-    from fairway.subject.onnx_file import open_header
+    from fairway.model.onnx_file import open_header
 
     python = ROOT / "build/mlserver/bin/python"
     if not python.exists():
@@ -175,10 +193,12 @@ def mlserver(name: str) -> Iterator[int]:
         (Path(folder) / "settings.json").write_text(json.dumps(whole))
         sizes = RECIPES[name][1]
         settings = {
-            "name": name, "implementation": "onnx_runtime_of_ours.OnnxRuntime",
+            "name": name,
+            "implementation": "onnx_runtime_of_ours.OnnxRuntime",
             "parameters": {"uri": str(model(name)), "extra": {"outputs": len(open_header(model(name)).outputs)}},
-            "max_batch_size": 8 * sizes["batch"], "max_batch_time": 0.002,
-        }  # fmt: skip
+            "max_batch_size": 8 * sizes["batch"],
+            "max_batch_time": 0.002,
+        }
         (Path(folder) / "model-settings.json").write_text(json.dumps(settings))
         more = {**os.environ, "PYTHONPATH": str(HERE)}
         log = (Path(folder) / "log").open("w")
@@ -215,13 +235,21 @@ def beside(rounds: int, seconds: float) -> None:
                     found[label].append(clients(port, asked, 8, seconds))
         for label, runs in found.items():
             rates = [len(told["times"]) / told["seconds"] for told in runs]
-            add({
-                "what": "mlserver", "server": label, "model": name, "rounds": rounds, "seconds": seconds,
-                "load": round(load, 2), "rate": round(statistics.median(rates), 2),
-                "rates": [round(rate, 2) for rate in rates], "errors": sum(len(told["errors"]) for told in runs),
-                "first_errors": [e for told in runs for e in told["errors"]][:1],
-                **quantiles([time for told in runs for time in told["times"]] or [0.0]),
-            })  # fmt: skip
+            add(
+                {
+                    "what": "mlserver",
+                    "server": label,
+                    "model": name,
+                    "rounds": rounds,
+                    "seconds": seconds,
+                    "load": round(load, 2),
+                    "rate": round(statistics.median(rates), 2),
+                    "rates": [round(rate, 2) for rate in rates],
+                    "errors": sum(len(told["errors"]) for told in runs),
+                    "first_errors": [e for told in runs for e in told["errors"]][:1],
+                    **quantiles([time for told in runs for time in told["times"]] or [0.0]),
+                }
+            )
 
 
 def main() -> None:

@@ -28,12 +28,19 @@ def _table(heads: str, rows: list[list[Any]]) -> list[str]:
 def _ratio(told: list[dict[str, Any]]) -> list[str]:
     rows = [
         [
-            one["model"], " ".join(f"{k}={v}" for k, v in one["sizes"].items()), one["loop"], one["server"],
-            one["ratio"], f"{min(one['ratios'])}..{max(one['ratios'])}", one["p99_over_p50"], one["errors"],
+            one["model"],
+            " ".join(f"{k}={v}" for k, v in one["sizes"].items()),
+            one["loop"],
+            one["server"],
+            one["ratio"],
+            f"{min(one['ratios'])}..{max(one['ratios'])}",
+            one["p99_over_p50"],
+            one["errors"],
             one["load"],
         ]
-        for one in told if one["what"] == "ratio"
-    ]  # fmt: skip
+        for one in told
+        if one["what"] == "ratio"
+    ]
     heads = "model, a request, loop/s, server/s, ratio, of all rounds, p99/p50, errors, load"
     title = "## 8 clients against an onnxruntime loop with no server, raw tensors"
     return [title, "", *_table(heads, rows)] if rows else []
@@ -41,10 +48,21 @@ def _ratio(told: list[dict[str, Any]]) -> list[str]:
 
 def _soak(told: list[dict[str, Any]]) -> list[str]:
     rows = [
-        [one["model"], one["clients"], one["minutes"], one["requests"], one["rate"], one["p50"], one["p95"], one["p99"],
-         one["errors"], one["load"]]
-        for one in told if one["what"] == "soak"
-    ]  # fmt: skip
+        [
+            one["model"],
+            one["clients"],
+            one["minutes"],
+            one["requests"],
+            one["rate"],
+            one["p50"],
+            one["p95"],
+            one["p99"],
+            one["errors"],
+            one["load"],
+        ]
+        for one in told
+        if one["what"] == "soak"
+    ]
     heads = "model, clients, minutes, requests, requests/s, p50 ms, p95 ms, p99 ms, errors, load"
     return ["## Many clients for long, a sample each", "", *_table(heads, rows)] if rows else []
 
@@ -52,7 +70,8 @@ def _soak(told: list[dict[str, Any]]) -> list[str]:
 def _mlserver(told: list[dict[str, Any]]) -> list[str]:
     rows = [
         [one["model"], one["server"], one["rate"], one["p50"], one["p99"], one["errors"], one["load"]]
-        for one in told if one["what"] == "mlserver"
-    ]  # fmt: skip
+        for one in told
+        if one["what"] == "mlserver"
+    ]
     heads = "model, server, requests/s, p50 ms, p99 ms, errors, load"
     return ["## MLServer beside it, 8 clients, a sample each, JSON", "", *_table(heads, rows)] if rows else []

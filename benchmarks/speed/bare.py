@@ -5,7 +5,7 @@ import sys
 import torch
 from models import MODELS
 
-from fairway.subject.subject import build_subject
+from fairway.model.subject import build_subject
 
 recipe = MODELS[sys.argv[1]]
 subject = build_subject(recipe.model(), recipe.inputs, bounds=recipe.bounds)

@@ -13,9 +13,13 @@ import fairway
 IDS = ["input_ids: int64[batch, seq] < 99", "attention_mask: int64[batch, seq] = keep-right-padded"]
 TEXT = {"batch": (1, 4), "seq": (2, 64)}
 SMALL: dict[str, Any] = {
-    "vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
+    "vocab_size": 99,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
     "max_position_embeddings": 128,
-}  # fmt: skip
+}
 
 
 class First(nn.Module):
@@ -127,9 +131,13 @@ def _encoder() -> nn.Module:
 ROWS, SEQUENCE = {"batch": (1, 16)}, {"batch": (1, 8), "time": (8, 200)}
 IMAGES = ["pixel_values: float32[batch, 3, 32, 32]"]
 VISION: dict[str, Any] = {
-    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64, "image_size": 32,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "image_size": 32,
     "patch_size": 8,
-}  # fmt: skip
+}
 
 
 def _recipe(model: Any, inputs: list[str], bounds: dict[str, tuple[int, int]]) -> fairway.Recipe:

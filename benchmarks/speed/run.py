@@ -43,9 +43,7 @@ def once(name: str, folder: str) -> dict[str, float]:
 
 def help_ratio() -> dict[str, float]:
     """`fairway --help` against `import torch`, five times each, taken in turn."""
-    pairs = [
-        (seconds([*FAIRWAY, "--help"]), seconds([sys.executable, "-c", "import torch"])) for _ in range(5)
-    ]
+    pairs = [(seconds([*FAIRWAY, "--help"]), seconds([sys.executable, "-c", "import torch"])) for _ in range(5)]
     return {"median": statistics.median(a / b for a, b in pairs), "worst": max(a / b for a, b in pairs)}
 
 

@@ -52,7 +52,14 @@ streaming = fairway.Recipe(
     ],
     checkpoint="codenet.safetensors",
     output_names=[
-        "correction_acc", "correction_gyro", "acc_cov", "gyro_cov",
-        "samples_next", "frames_next", "h1_next", "h2_next", "clock_next",
+        "correction_acc",
+        "correction_gyro",
+        "acc_cov",
+        "gyro_cov",
+        "samples_next",
+        "frames_next",
+        "h1_next",
+        "h2_next",
+        "clock_next",
     ],
-)  # fmt: skip
+)

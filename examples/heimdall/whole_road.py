@@ -20,7 +20,7 @@ from heimdall_net import HeimdallNet
 from make_weights import IQ_LENGTH, RECEIVERS
 from recipe import RECORDINGS
 
-from fairway.callbacks import ExportOnBest
+from fairway.deploy.callbacks import ExportOnBest
 from fairway.testing.servers import BUCKET, answers, free_ports, mlflow_server, s3_server
 
 NAME = "heimdall"
@@ -65,10 +65,13 @@ def train(model, optimizer, steps, best, generator, held_back):
 def make_version(number, model, optimizer, args, generator, held_back):
     """Trains on, exports the best weights, and publishes the file; fails where it is not verified."""
     best = ExportOnBest(
-        args.folder / f"{NAME}_{number}.onnx", RECORDINGS, bounds={"batch": (1, 8), "receivers": (1, 10)},
-        example={"batch": 2, "receivers": 3}, level=args.level,
+        args.folder / f"{NAME}_{number}.onnx",
+        RECORDINGS,
+        bounds={"batch": (1, 8), "receivers": (1, 10)},
+        example={"batch": 2, "receivers": 3},
+        level=args.level,
         publish_to=[f"s3://{BUCKET}/{NAME}", f"mlflow:{NAME}"],
-    )  # fmt: skip
+    )
     train(model, optimizer, args.steps, best, generator, held_back)
     result = best.finish(model)
     if not result.verified:

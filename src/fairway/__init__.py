@@ -10,33 +10,41 @@ from typing import TYPE_CHECKING, Any
 from fairway.telemetry import switch_off
 
 if TYPE_CHECKING:
-    from fairway.errors import UserError
-    from fairway.evidence.evidence import Evidence
-    from fairway.exporting import export, verify
-    from fairway.findings import Finding
-    from fairway.generation.export import export_generation
-    from fairway.generation.result import GenerationResult
-    from fairway.result import Result
-    from fairway.subject.recipe import Recipe
+    from fairway.convert.export import export, verify
+    from fairway.convert.generation.export_generator import export_generation
+    from fairway.convert.generation.generation_result import GenerationResult
+    from fairway.convert.result import Result
+    from fairway.diagnostics import Finding
+    from fairway.diagnostics.errors import UserError
+    from fairway.judge.evidence import Evidence
+    from fairway.model.recipe import Recipe
 
 switch_off()
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Evidence", "Finding", "GenerationResult", "Recipe", "Result", "UserError", "export", "export_generation", "verify",
-]  # fmt: skip
+    "Evidence",
+    "Finding",
+    "GenerationResult",
+    "Recipe",
+    "Result",
+    "UserError",
+    "export",
+    "export_generation",
+    "verify",
+]
 
 _HOMES = {
-    "Evidence": "fairway.evidence.evidence",
-    "Finding": "fairway.findings",
-    "GenerationResult": "fairway.generation.result",
-    "Recipe": "fairway.subject.recipe",
-    "Result": "fairway.result",
-    "UserError": "fairway.errors",
-    "export": "fairway.exporting",
-    "export_generation": "fairway.generation.export",
-    "verify": "fairway.exporting",
+    "Evidence": "fairway.judge.evidence",
+    "Finding": "fairway.diagnostics",
+    "GenerationResult": "fairway.convert.generation.generation_result",
+    "Recipe": "fairway.model.recipe",
+    "Result": "fairway.convert.result",
+    "UserError": "fairway.diagnostics.errors",
+    "export": "fairway.convert.export",
+    "export_generation": "fairway.convert.generation.export_generator",
+    "verify": "fairway.convert.export",
 }
 
 

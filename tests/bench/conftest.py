@@ -26,9 +26,12 @@ def perceptron(path: Path, layers: int = 2, name: str = "x", dims: Dims = ("batc
         ]
         last = f"r{i}"
     graph = helper.make_graph(
-        nodes, "perceptron", [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)],
-        [helper.make_tensor_value_info(last, TensorProto.FLOAT, dims)], weights,
-    )  # fmt: skip
+        nodes,
+        "perceptron",
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)],
+        [helper.make_tensor_value_info(last, TensorProto.FLOAT, dims)],
+        weights,
+    )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
     return path
 

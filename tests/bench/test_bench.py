@@ -13,21 +13,21 @@ from pathlib import Path
 
 import pytest
 
-from fairway.bench import bench as module
-from fairway.bench.apart import Apart, Failed
-from fairway.bench.bench import Wanted, bench
-from fairway.bench.plot import draw
-from fairway.bench.points import write_points
 from fairway.cli.bench import bench as command
 from fairway.cli.bench import show
-from fairway.errors import UserError
-from fairway.file_subject import file_subject
-from fairway.findings import Finding
-from fairway.ladder.attempt import Limits
-from fairway.recall import Proven, Stored
-from fairway.subject.onnx_file import open_header
-from fairway.subject.recipe import Overrides
-from fairway.workshop import Janitor
+from fairway.diagnostics import Finding
+from fairway.diagnostics.errors import UserError
+from fairway.judge.file_subject import file_subject
+from fairway.model.onnx_file import open_header
+from fairway.model.recipe import Overrides
+from fairway.record.reader import Proven, Stored
+from fairway.tune.bench import bench as module
+from fairway.tune.bench.arm import Apart, Failed
+from fairway.tune.bench.bench import Wanted, bench
+from fairway.tune.bench.points import write_points
+from fairway.tune.bench.timing_chart import draw
+from fairway.workers.attempt import Limits
+from fairway.workers.staging import Janitor
 
 Make = Callable[..., Path]
 QUICK = Wanted(levels=("all",), threads=(1,), seconds=0.05, at=("batch=2",))
@@ -71,15 +71,15 @@ def test_the_profile_names_operators_and_modules_through_fusions(make: Make) -> 
     assert sum(profile.by_module().values()) == pytest.approx(sum(profile.by_operator().values()))
 
 
-def test_pytorch_comes_first_and_ratios_are_to_it(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pytorch_comes_first_and_ratios_are_to_it(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")  # compiling takes ten seconds, and is torch's matter
     (tmp_path / "recipe.py").write_text(RECIPE)
     found = bench([make(layers=1, name="input")], str(tmp_path / "recipe.py"), wanted=QUICK)
     assert [arm.name for arm in found.arms] == [
-        "PyTorch eager, 1 thread", "torch.compile, 1 thread", "net.onnx, ONNX Runtime all, 1 thread",
-    ]  # fmt: skip
+        "PyTorch eager, 1 thread",
+        "torch.compile, 1 thread",
+        "net.onnx, ONNX Runtime all, 1 thread",
+    ]
     (at,) = found.points
     assert at.base == "PyTorch eager, 1 thread"
     assert [speed.ratio is None for speed in at.speeds] == [True, False, False]
@@ -107,7 +107,7 @@ def test_files_of_one_name_are_told_apart(make: Make, tmp_path: Path) -> None:
 
 BAD_ENGINE = """
 import os, sys, time
-from fairway.bench import engine
+from fairway.tune.bench import engine
 opened = engine.open_ort
 def bad(job):
     ready = opened(job)
@@ -162,8 +162,15 @@ def test_an_arm_that_wants_too_much_memory_is_ended(make: Make, tmp_path: Path) 
     program.write_text(BAD_ENGINE.format(deed=deed, after=0))
     subject = file_subject(open_header(make()), None, Overrides())
     write_points(subject, [{"batch": 2}], tmp_path, 0)
-    job = {"engine": "ort", "path": str(tmp_path / "net.onnx"), "level": "all", "threads": 1, "names": ["x"],
-           "dtypes": ["float32"], "points": str(tmp_path)}  # fmt: skip
+    job = {
+        "engine": "ort",
+        "path": str(tmp_path / "net.onnx"),
+        "level": "all",
+        "threads": 1,
+        "names": ["x"],
+        "dtypes": ["float32"],
+        "points": str(tmp_path),
+    }
     janitor = Janitor()
 
     class Hungry(Apart):
@@ -208,8 +215,9 @@ def test_the_command_prints_json_and_draws(make: Make, tmp_path: Path, capsys: p
     assert code == 0
     told = json.loads(capsys.readouterr().out)
     assert [row["arm"] for row in told["points"][0]["speeds"]] == [
-        "net.onnx, ONNX Runtime all, 1 thread", "net.onnx, ONNX Runtime basic, 1 thread",
-    ]  # fmt: skip
+        "net.onnx, ONNX Runtime all, 1 thread",
+        "net.onnx, ONNX Runtime basic, 1 thread",
+    ]
     assert told["points"][0]["speeds"][0]["durations"]
     assert told["machine"]["versions"]["onnxruntime"]
     assert (tmp_path / "a.svg").read_text().endswith("</svg>\n")
@@ -223,10 +231,14 @@ def test_where_no_arm_runs_the_command_says_so_and_fails(make: Make, capsys: pyt
 @pytest.mark.parametrize(
     ("asked", "code"),
     [
-        (Wanted(at=("batch=999",)), "FW023"), (Wanted(at=("time=3",)), "FW005"), (Wanted(at=("batch=x",)), "FW006"),
-        (Wanted(levels=("fast",)), "FW006"), (Wanted(threads=(0,)), "FW006"), (Wanted(seconds=0), "FW006"),
+        (Wanted(at=("batch=999",)), "FW023"),
+        (Wanted(at=("time=3",)), "FW005"),
+        (Wanted(at=("batch=x",)), "FW006"),
+        (Wanted(levels=("fast",)), "FW006"),
+        (Wanted(threads=(0,)), "FW006"),
+        (Wanted(seconds=0), "FW006"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_benched_is_refused_before_anything_runs(make: Make, asked: Wanted, code: str) -> None:
     with pytest.raises(UserError) as caught:
         bench([make()], wanted=asked)
@@ -243,13 +255,14 @@ def test_a_file_that_is_no_onnx_is_refused(tmp_path: Path) -> None:
 def test_nothing_is_left_running_when_the_bench_is_killed(make: Make) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "fairway", "bench", str(make()), "--seconds", "600", "--threads", "1"],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     arms: list[int] = []
     end = time.monotonic() + 60
     while not arms and time.monotonic() < end:
         time.sleep(0.2)
-        arms = [pid for pid in _children(process.pid) if b"fairway.bench.engine" in _words(pid)]
+        arms = [pid for pid in _children(process.pid) if b"fairway.tune.bench.arm_program" in _words(pid)]
     assert arms
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -273,4 +286,4 @@ def _words(pid: int) -> bytes:
 
 
 def test_this_file_leaves_no_process_behind() -> None:
-    assert not [pid for pid in _children(os.getpid()) if b"fairway.bench.engine" in _words(pid)]
+    assert not [pid for pid in _children(os.getpid()) if b"fairway.tune.bench.arm_program" in _words(pid)]

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from fairway.bench.paired import FEWEST, Arm, ArmFailed, paired
-from fairway.bench.ratio import NOTHING, Ratio, ratio_of
+from fairway.tune.bench.paired_timing import FEWEST, Arm, ArmFailed, paired
+from fairway.tune.bench.ratio import NOTHING, Ratio, ratio_of
 
 
 def told(name: str, lasts: Callable[[], float], seen: list[tuple[str, int, int]] | None = None) -> Arm:
@@ -161,5 +161,6 @@ def test_an_arm_with_more_calls_in_a_round_is_not_faster_for_that(few: int, many
 
 
 def test_timing_needs_no_torch() -> None:
-    program = "import sys; sys.modules['torch'] = None; import fairway.bench.paired, fairway.bench.engine"
+    modules = "fairway.tune.bench.paired_timing, fairway.tune.bench.arm_program"
+    program = f"import sys; sys.modules['torch'] = None; import {modules}"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

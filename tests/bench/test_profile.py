@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from fairway.bench.profile import ITSELF, NOWHERE, modules_of_nodes, read_profile
+from fairway.tune.bench.profile import ITSELF, NOWHERE, modules_of_nodes, read_profile
 
 SCOPES = "pkg.torch.onnx.name_scopes"
 
@@ -34,14 +34,19 @@ def save(path: Path, *nodes: onnx.NodeProto) -> Path:
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[Path, Path]:
     original = save(
-        tmp_path / "net.onnx", node("Relu", "x", "a", "one", "['', 'model', 'model.first', 'relu']"),
+        tmp_path / "net.onnx",
+        node("Relu", "x", "a", "one", "['', 'model', 'model.first', 'relu']"),
         node("Tanh", "a", "b", "two", "['', 'model', 'model.second', 'tanh']"),
-        node("Exp", "b", "c", "three", "['', 'model', 'exp']"), node("Abs", "c", "d", "four"),
-    )  # fmt: skip
+        node("Exp", "b", "c", "three", "['', 'model', 'exp']"),
+        node("Abs", "c", "d", "four"),
+    )
     ran = save(
-        tmp_path / "ran.onnx", node("Fused", "x", "b", "made up"), node("Cast", "b", "t", "in between"),
-        node("Exp", "t", "c2", "three/Fusion"), node("Abs", "c2", "d", "four"),
-    )  # fmt: skip
+        tmp_path / "ran.onnx",
+        node("Fused", "x", "b", "made up"),
+        node("Cast", "b", "t", "in between"),
+        node("Exp", "t", "c2", "three/Fusion"),
+        node("Abs", "c2", "d", "four"),
+    )
     return original, ran
 
 
@@ -50,8 +55,11 @@ def test_fused_nodes_are_traced_to_modules_by_what_they_give_are_called_or_are_t
 ) -> None:
     original, ran = files
     assert modules_of_nodes(ran, original) == {
-        "made up": "second", "in between": ITSELF, "three/Fusion": ITSELF, "four": NOWHERE,
-    }  # fmt: skip
+        "made up": "second",
+        "in between": ITSELF,
+        "three/Fusion": ITSELF,
+        "four": NOWHERE,
+    }
 
 
 def event(name: str, kind: str, start: int, lasts: int) -> dict[str, object]:
@@ -71,8 +79,10 @@ def test_warm_up_is_left_out_a_loop_is_without_its_body_and_one_slow_call_counts
     (tmp_path / "events.json").write_text(json.dumps(events))
     found = read_profile(tmp_path / "events.json", ran, original, {"n": 3}, calls=3, plain=0.001)
     assert [(cost.operator, cost.module, round(cost.seconds * 1e6), cost.runs) for cost in found.costs] == [
-        ("Fused", "second", 100, 1), ("Abs", NOWHERE, 40, 1), ("Loop", ITSELF, 20, 1),
-    ]  # fmt: skip
+        ("Fused", "second", 100, 1),
+        ("Abs", NOWHERE, 40, 1),
+        ("Loop", ITSELF, 20, 1),
+    ]
     assert found.seconds == pytest.approx(160e-6)
     assert found.by_operator() == pytest.approx({"Fused": 100e-6, "Abs": 40e-6, "Loop": 20e-6})
 
@@ -80,9 +90,11 @@ def test_warm_up_is_left_out_a_loop_is_without_its_body_and_one_slow_call_counts
 def test_a_node_in_a_loops_body_has_the_loops_module(tmp_path: Path) -> None:
     value = helper.make_tensor_value_info
     body = helper.make_graph(
-        [node("Relu", "s", "out", "inner", "['relu']")], "body", [value("s", TensorProto.FLOAT, [])],
+        [node("Relu", "s", "out", "inner", "['relu']")],
+        "body",
+        [value("s", TensorProto.FLOAT, [])],
         [value("out", TensorProto.FLOAT, [])],
-    )  # fmt: skip
+    )
     scan = helper.make_node("Scan", ["x"], ["y"], name="scan", body=body, num_scan_inputs=1)
     scan.metadata_props.add(key=SCOPES, value="['', 'model', 'model.cell', 'scan']")
     path = save(tmp_path / "scan.onnx", scan)

@@ -56,7 +56,9 @@ def assert_failed(fairway: Fairway, folder: Path, code: int, block: str, recipe:
 
 def test_a_missing_recipe_file_is_refused(fairway: Fairway, folder: Path) -> None:
     assert_refused(
-        fairway, folder, 3,
+        fairway,
+        folder,
+        3,
         """
         FW101 error: The recipe is not there
           seen      nosuch.py does not exist
@@ -64,12 +66,14 @@ def test_a_missing_recipe_file_is_refused(fairway: Fairway, folder: Path) -> Non
           do        1. Check the path; a relative one starts at the current folder.
         """,
         "nosuch.py",
-    )  # fmt: skip
+    )
 
 
 def test_a_missing_recipe_module_is_refused(fairway: Fairway, folder: Path) -> None:
     assert_refused(
-        fairway, folder, 3,
+        fairway,
+        folder,
+        3,
         """
         FW101 error: The recipe is not there
           seen      there is no module 'nosuch.models'
@@ -77,14 +81,16 @@ def test_a_missing_recipe_module_is_refused(fairway: Fairway, folder: Path) -> N
           do        1. Check the path; a relative one starts at the current folder.
         """,
         "nosuch.models:Net",
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("address", ["weights.pt", "./weights.pt"])
 def test_a_recipe_that_is_not_python_is_refused(fairway: Fairway, folder: Path, address: str) -> None:
     (folder / "weights.pt").write_bytes(b"")
     assert_refused(
-        fairway, folder, 3,
+        fairway,
+        folder,
+        3,
         f"""
         FW101 error: The recipe is not there
           seen      {address} is not a Python file
@@ -92,13 +98,15 @@ def test_a_recipe_that_is_not_python_is_refused(fairway: Fairway, folder: Path, 
           do        1. Check the path; a relative one starts at the current folder.
         """,
         address,
-    )  # fmt: skip
+    )
 
 
 def test_a_recipe_that_is_a_folder_is_refused(fairway: Fairway, folder: Path) -> None:
     (folder / "models").mkdir()
     assert_refused(
-        fairway, folder, 3,
+        fairway,
+        folder,
+        3,
         """
         FW101 error: The recipe is not there
           seen      ./models is a folder
@@ -106,13 +114,15 @@ def test_a_recipe_that_is_a_folder_is_refused(fairway: Fairway, folder: Path) ->
           do        1. Check the path; a relative one starts at the current folder.
         """,
         "./models",
-    )  # fmt: skip
+    )
 
 
 def test_a_recipe_that_raises_is_reported_with_its_own_line(fairway: Fairway, folder: Path) -> None:
     (folder / "raises.py").write_text("def load():\n    raise ValueError('no weights today')\n\n\nload()\n")
     assert_refused(
-        fairway, folder, 3,
+        fairway,
+        folder,
+        3,
         """
         FW102 error: The recipe raised an error
           seen      raises.py: ValueError: no weights today
@@ -122,13 +132,15 @@ def test_a_recipe_that_raises_is_reported_with_its_own_line(fairway: Fairway, fo
           do        1. Run the file with python and fix the error.
         """,
         "raises.py",
-    )  # fmt: skip
+    )
 
 
 def test_a_recipe_that_is_not_valid_python_is_reported_with_its_line(fairway: Fairway, folder: Path) -> None:
     (folder / "syntax.py").write_text("import torch\nnet = torch.nn.Linear(3,\n")
     assert_refused(
-        fairway, folder, 3,
+        fairway,
+        folder,
+        3,
         """
         FW102 error: The recipe raised an error
           seen      syntax.py: SyntaxError: '(' was never closed (syntax.py, line 2)
@@ -138,13 +150,15 @@ def test_a_recipe_that_is_not_valid_python_is_reported_with_its_line(fairway: Fa
           do        1. Run the file with python and fix the error.
         """,
         "syntax.py",
-    )  # fmt: skip
+    )
 
 
 def test_a_recipe_that_exits_is_reported_and_does_not_end_fairway(fairway: Fairway, folder: Path) -> None:
     (folder / "exits.py").write_text("import sys\n\nsys.exit(0)\n")
     assert_refused(
-        fairway, folder, 3,
+        fairway,
+        folder,
+        3,
         """
         FW102 error: The recipe raised an error
           seen      exits.py: SystemExit: 0
@@ -154,13 +168,15 @@ def test_a_recipe_that_exits_is_reported_and_does_not_end_fairway(fairway: Fairw
           do        1. Run the file with python and fix the error.
         """,
         "exits.py",
-    )  # fmt: skip
+    )
 
 
 def test_a_model_that_cannot_be_built_is_reported(fairway: Fairway, folder: Path) -> None:
     (folder / "recipe.py").write_text(RECIPE + "\n\ndef build():\n    return Net(width=-1)\n")
     assert_refused(
-        fairway, folder, 3,
+        fairway,
+        folder,
+        3,
         """
         FW102 error: The recipe raised an error
           seen      recipe.py:build: RuntimeError: Trying to create tensor with negative dimension -1: [-1, 3]
@@ -169,14 +185,18 @@ def test_a_model_that_cannot_be_built_is_reported(fairway: Fairway, folder: Path
           why       A recipe is Python and was run; the error is its own.
           do        1. Run the file with python and fix the error.
         """,
-        "recipe.py:build", "--input", "x: float32[batch, 3]",
-    )  # fmt: skip
+        "recipe.py:build",
+        "--input",
+        "x: float32[batch, 3]",
+    )
 
 
 def test_a_recipe_without_a_model_is_refused(fairway: Fairway, folder: Path) -> None:
     (folder / "empty.py").write_text("answer = 42\n")
     assert_refused(
-        fairway, folder, 3,
+        fairway,
+        folder,
+        3,
         """
         FW103 error: The recipe does not say which model is meant
           seen      empty.py holds no recipe
@@ -184,12 +204,14 @@ def test_a_recipe_without_a_model_is_refused(fairway: Fairway, folder: Path) -> 
           do        1. Name one of the candidates listed: RECIPE.py:name.
         """,
         "empty.py",
-    )  # fmt: skip
+    )
 
 
 def test_a_name_that_the_recipe_does_not_have_is_answered_with_the_names_it_has(fairway: Fairway, folder: Path) -> None:
     assert_refused(
-        fairway, folder, 3,
+        fairway,
+        folder,
+        3,
         """
         FW103 error: The recipe does not say which model is meant
           seen      recipe.py has no 'Nett'; name one: recipe.py:Net, recipe.py:net
@@ -197,7 +219,7 @@ def test_a_name_that_the_recipe_does_not_have_is_answered_with_the_names_it_has(
           do        1. Name one of the candidates listed: RECIPE.py:name.
         """,
         "recipe.py:Nett",
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(
@@ -210,15 +232,19 @@ def test_a_name_that_the_recipe_does_not_have_is_answered_with_the_names_it_has(
 def test_a_name_that_is_no_model_is_refused(fairway: Fairway, folder: Path, line: str, seen: str) -> None:
     (folder / "recipe.py").write_text(RECIPE + line + "\n")
     assert_refused(
-        fairway, folder, 3,
+        fairway,
+        folder,
+        3,
         f"""
         FW103 error: The recipe does not say which model is meant
           seen      {seen}
           why       The name must be a fairway.Recipe, an nn.Module, a Module class, or a function that returns one.
           do        1. Name one of the candidates listed: RECIPE.py:name.
         """,
-        "recipe.py:thing", "--input", "x: float32[batch, 3]",
-    )  # fmt: skip
+        "recipe.py:thing",
+        "--input",
+        "x: float32[batch, 3]",
+    )
 
 
 # The checkpoint
@@ -230,15 +256,19 @@ def checkpoint(folder: Path, width: int = 4) -> dict[str, torch.Tensor]:
 
 def test_a_missing_checkpoint_is_refused(fairway: Fairway, folder: Path) -> None:
     assert_refused(
-        fairway, folder, 3,
+        fairway,
+        folder,
+        3,
         """
         FW104 error: The checkpoint is not there
           seen      nosuch.pt
           why       The file named by the recipe or by --checkpoint does not exist.
           do        1. Check the path; one in a recipe starts at the recipe's folder.
         """,
-        "recipe.py", "--checkpoint", "nosuch.pt",
-    )  # fmt: skip
+        "recipe.py",
+        "--checkpoint",
+        "nosuch.pt",
+    )
 
 
 def test_a_truncated_checkpoint_is_refused(fairway: Fairway, folder: Path) -> None:
@@ -246,7 +276,9 @@ def test_a_truncated_checkpoint_is_refused(fairway: Fairway, folder: Path) -> No
     torch.save(checkpoint(folder), whole)
     (folder / "half.pt").write_bytes(whole.read_bytes()[:600])
     assert_refused(
-        fairway, folder, 3,
+        fairway,
+        folder,
+        3,
         """
         FW105 error: The checkpoint cannot be read
           seen      half.pt (600 bytes): PytorchStreamReader failed reading zip archive: failed finding central
@@ -254,8 +286,10 @@ def test_a_truncated_checkpoint_is_refused(fairway: Fairway, folder: Path) -> No
           why       The file is truncated, damaged, or of another format.
           do        1. Copy the file again and compare sizes.
         """,
-        "recipe.py", "--checkpoint", "half.pt",
-    )  # fmt: skip
+        "recipe.py",
+        "--checkpoint",
+        "half.pt",
+    )
 
 
 def test_a_truncated_safetensors_checkpoint_is_refused(fairway: Fairway, folder: Path) -> None:
@@ -264,7 +298,9 @@ def test_a_truncated_safetensors_checkpoint_is_refused(fairway: Fairway, folder:
     (folder / "half.safetensors").write_bytes(whole.read_bytes()[:-8])
     size = whole.stat().st_size - 8
     assert_refused(
-        fairway, folder, 3,
+        fairway,
+        folder,
+        3,
         f"""
         FW105 error: The checkpoint cannot be read
           seen      half.safetensors ({size} bytes): Error while deserializing header: incomplete metadata, file not
@@ -272,49 +308,63 @@ def test_a_truncated_safetensors_checkpoint_is_refused(fairway: Fairway, folder:
           why       The file is truncated, damaged, or of another format.
           do        1. Copy the file again and compare sizes.
         """,
-        "recipe.py", "--checkpoint", "half.safetensors",
-    )  # fmt: skip
+        "recipe.py",
+        "--checkpoint",
+        "half.safetensors",
+    )
 
 
 def test_an_empty_checkpoint_is_refused(fairway: Fairway, folder: Path) -> None:
     (folder / "empty.pt").write_bytes(b"")
     assert_refused(
-        fairway, folder, 3,
+        fairway,
+        folder,
+        3,
         """
         FW105 error: The checkpoint cannot be read
           seen      empty.pt (0 bytes) ends too early
           why       The file is truncated, damaged, or of another format.
           do        1. Copy the file again and compare sizes.
         """,
-        "recipe.py", "--checkpoint", "empty.pt",
-    )  # fmt: skip
+        "recipe.py",
+        "--checkpoint",
+        "empty.pt",
+    )
 
 
 def test_a_checkpoint_that_is_something_else_is_not_said_to_need_trust(fairway: Fairway, folder: Path) -> None:
     assert_refused(
-        fairway, folder, 3,
+        fairway,
+        folder,
+        3,
         f"""
         FW105 error: The checkpoint cannot be read
           seen      recipe.py ({len(RECIPE)} bytes) is neither a zip archive nor a pickle, as torch.save writes
           why       The file is truncated, damaged, or of another format.
           do        1. Copy the file again and compare sizes.
         """,
-        "recipe.py", "--checkpoint", "recipe.py",
-    )  # fmt: skip
+        "recipe.py",
+        "--checkpoint",
+        "recipe.py",
+    )
 
 
 def test_a_checkpoint_without_a_state_dict_is_refused(fairway: Fairway, folder: Path) -> None:
     torch.save({"epoch": 3, "loss": 0.5}, folder / "log.pt")
     assert_refused(
-        fairway, folder, 3,
+        fairway,
+        folder,
+        3,
         """
         FW105 error: The checkpoint cannot be read
           seen      log.pt holds a dict of epoch, loss, not a state dict
           why       The file is truncated, damaged, or of another format.
           do        1. Save model.state_dict(), alone or in a dict under 'state_dict', 'model_state_dict' or 'model'.
         """,
-        "recipe.py", "--checkpoint", "log.pt",
-    )  # fmt: skip
+        "recipe.py",
+        "--checkpoint",
+        "log.pt",
+    )
 
 
 def test_a_checkpoint_of_another_architecture_is_answered_with_the_first_mismatches(
@@ -323,7 +373,9 @@ def test_a_checkpoint_of_another_architecture_is_answered_with_the_first_mismatc
     other = {"fc.weight": torch.zeros(8, 3), **{f"layers.{i}.w": torch.zeros(1) for i in range(6)}}
     torch.save(other, folder / "other.pt")
     assert_refused(
-        fairway, folder, 3,
+        fairway,
+        folder,
+        3,
         """
         FW106 error: The checkpoint is of another architecture
           seen      other.pt differs from Net in 8 places:
@@ -336,14 +388,18 @@ def test_a_checkpoint_of_another_architecture_is_answered_with_the_first_mismatc
           why       Names or shapes differ from those of the model that the recipe builds.
           do        1. Build the model with the settings that the checkpoint was trained with.
         """,
-        "recipe.py", "--checkpoint", "other.pt",
-    )  # fmt: skip
+        "recipe.py",
+        "--checkpoint",
+        "other.pt",
+    )
 
 
 def test_a_checkpoint_of_another_width_is_answered_with_both_shapes(fairway: Fairway, folder: Path) -> None:
     save_file(checkpoint(folder, 8), folder / "wide.safetensors")
     assert_refused(
-        fairway, folder, 3,
+        fairway,
+        folder,
+        3,
         """
         FW106 error: The checkpoint is of another architecture
           seen      wide.safetensors differs from Net in 2 places:
@@ -352,8 +408,10 @@ def test_a_checkpoint_of_another_width_is_answered_with_both_shapes(fairway: Fai
           why       Names or shapes differ from those of the model that the recipe builds.
           do        1. Build the model with the settings that the checkpoint was trained with.
         """,
-        "recipe.py", "--checkpoint", "wide.safetensors",
-    )  # fmt: skip
+        "recipe.py",
+        "--checkpoint",
+        "wide.safetensors",
+    )
 
 
 class Touch:
@@ -369,15 +427,19 @@ class Touch:
 def test_a_pickle_is_refused_without_trust_and_none_of_its_code_runs(fairway: Fairway, folder: Path) -> None:
     torch.save({"fc.weight": Touch(folder / "ran")}, folder / "evil.pt")
     assert_refused(
-        fairway, folder, 3,
+        fairway,
+        folder,
+        3,
         """
         FW107 error: The checkpoint would run code when loaded
           seen      evil.pt: it names posix.mkdir, which is not a tensor
           why       It is a pickle that holds more than tensors; unpickling it can do anything.
           do        1. Convert it to safetensors on a machine you can lose, or pass --trust if you trust its author.
         """,
-        "recipe.py", "--checkpoint", "evil.pt",
-    )  # fmt: skip
+        "recipe.py",
+        "--checkpoint",
+        "evil.pt",
+    )
     assert not (folder / "ran").exists()
 
 
@@ -385,15 +447,19 @@ def test_a_plain_pickle_is_refused_without_trust_and_without_torchs_warnings(fai
     with (folder / "evil.pt").open("wb") as file:
         pickle.dump({"fc.weight": Touch(folder / "ran")}, file)
     assert_refused(
-        fairway, folder, 3,
+        fairway,
+        folder,
+        3,
         """
         FW107 error: The checkpoint would run code when loaded
           seen      evil.pt: it holds more than tensors
           why       It is a pickle that holds more than tensors; unpickling it can do anything.
           do        1. Convert it to safetensors on a machine you can lose, or pass --trust if you trust its author.
         """,
-        "recipe.py", "--checkpoint", "evil.pt",
-    )  # fmt: skip
+        "recipe.py",
+        "--checkpoint",
+        "evil.pt",
+    )
     assert not (folder / "ran").exists()
 
 
@@ -427,22 +493,28 @@ def test_a_spec_that_does_not_parse_gets_a_caret_under_the_place(
     fairway: Fairway, folder: Path, spec: str, what: str, caret: int
 ) -> None:
     assert_refused(
-        fairway, folder, 2,
+        fairway,
+        folder,
+        2,
         f"""
         FW001 error: The spec does not parse
           seen      {what}
                         {spec}
-                        {' ' * caret}^
+                        {" " * caret}^
           why       An input is written `name: dtype[dim, dim, 3]`, a dim `name=low..high` or `name%multiple`.
           do        1. Correct the place under the caret.
         """,
-        "recipe.py:Net", "--input", spec,
-    )  # fmt: skip
+        "recipe.py:Net",
+        "--input",
+        spec,
+    )
 
 
 def test_an_unknown_dtype_is_answered_with_the_dtypes(fairway: Fairway, folder: Path) -> None:
     assert_refused(
-        fairway, folder, 2,
+        fairway,
+        folder,
+        2,
         """
         FW001 error: The spec does not parse
           seen      a dtype belongs here: float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8, bool,
@@ -452,13 +524,17 @@ def test_an_unknown_dtype_is_answered_with_the_dtypes(fairway: Fairway, folder: 
           why       An input is written `name: dtype[dim, dim, 3]`, a dim `name=low..high` or `name%multiple`.
           do        1. Correct the place under the caret.
         """,
-        "recipe.py:Net", "--input", "x: float31[batch, 3]",
-    )  # fmt: skip
+        "recipe.py:Net",
+        "--input",
+        "x: float31[batch, 3]",
+    )
 
 
 def test_unknown_values_are_answered_with_those_that_are_known(fairway: Fairway, folder: Path) -> None:
     assert_refused(
-        fairway, folder, 2,
+        fairway,
+        folder,
+        2,
         """
         FW001 error: The spec does not parse
           seen      the legal values belong here: `< N`, `in low..high`, `= lengths(dim)`, or `=` and one of padding,
@@ -468,8 +544,10 @@ def test_unknown_values_are_answered_with_those_that_are_known(fairway: Fairway,
           why       An input is written `name: dtype[dim, dim, 3]`, a dim `name=low..high` or `name%multiple`.
           do        1. Correct the place under the caret.
         """,
-        "recipe.py:Net", "--input", "x: bool[batch, 3] = masked",
-    )  # fmt: skip
+        "recipe.py:Net",
+        "--input",
+        "x: bool[batch, 3] = masked",
+    )
 
 
 @pytest.mark.parametrize(
@@ -484,36 +562,46 @@ def test_a_dim_that_does_not_parse_gets_a_caret_under_the_place(
     fairway: Fairway, folder: Path, dim: str, what: str, caret: int
 ) -> None:
     assert_refused(
-        fairway, folder, 2,
+        fairway,
+        folder,
+        2,
         f"""
         FW001 error: The spec does not parse
           seen      {what}
                         {dim}
-                        {' ' * caret}^
+                        {" " * caret}^
           why       An input is written `name: dtype[dim, dim, 3]`, a dim `name=low..high` or `name%multiple`.
           do        1. Correct the place under the caret.
         """,
-        "recipe.py", "--dim", dim,
-    )  # fmt: skip
+        "recipe.py",
+        "--dim",
+        dim,
+    )
 
 
 def test_an_unknown_input_is_answered_with_those_that_forward_takes(fairway: Fairway, folder: Path) -> None:
     assert_refused(
-        fairway, folder, 2,
+        fairway,
+        folder,
+        2,
         """
         FW002 error: The declared inputs are not those that forward takes
           seen      'z'; forward takes: x
           why       Inputs are matched to the parameters of `forward` by name.
           do        1. Use one of the names listed.
         """,
-        "recipe.py:Net", "--input", "z: float32[batch, 3]",
-    )  # fmt: skip
+        "recipe.py:Net",
+        "--input",
+        "z: float32[batch, 3]",
+    )
 
 
 def test_an_input_that_is_not_declared_is_asked_for(fairway: Fairway, folder: Path) -> None:
     (folder / "recipe.py").write_text(RECIPE.replace("forward(self, x)", "forward(self, x, mask)"))
     assert_refused(
-        fairway, folder, 2,
+        fairway,
+        folder,
+        2,
         """
         FW002 error: The declared inputs are not those that forward takes
           seen      forward also needs mask, which the spec does not declare
@@ -521,20 +609,26 @@ def test_an_input_that_is_not_declared_is_asked_for(fairway: Fairway, folder: Pa
           do        1. Declare it too: --input 'mask: float32[batch, 3]'.
         """,
         "recipe.py",
-    )  # fmt: skip
+    )
 
 
 def test_an_input_declared_twice_is_refused(fairway: Fairway, folder: Path) -> None:
     assert_refused(
-        fairway, folder, 2,
+        fairway,
+        folder,
+        2,
         """
         FW011 error: The names given do not fit the inputs or outputs
           seen      the input 'x' is declared twice
           why       Names are given one for one, in order, and must differ from one another.
           do        1. Give as many distinct names as there are tensors.
         """,
-        "recipe.py:Net", "--input", "x: float32[batch, 3]", "--input", "x: float32[batch, 4]",
-    )  # fmt: skip
+        "recipe.py:Net",
+        "--input",
+        "x: float32[batch, 3]",
+        "--input",
+        "x: float32[batch, 4]",
+    )
 
 
 def with_inputs(folder: Path, arguments: str) -> None:
@@ -556,7 +650,9 @@ def test_a_spec_that_contradicts_an_example_tensor_is_refused(
 ) -> None:
     with_inputs(folder, f"(torch.zeros(2, 3),), dims={dims}")
     assert_refused(
-        fairway, folder, 2,
+        fairway,
+        folder,
+        2,
         f"""
         FW003 error: The spec contradicts an example tensor
           seen      {seen}
@@ -564,13 +660,15 @@ def test_a_spec_that_contradicts_an_example_tensor_is_refused(
           do        1. Correct the spec or the example tensor.
         """,
         "recipe.py",
-    )  # fmt: skip
+    )
 
 
 def test_an_example_outside_the_bounds_is_refused(fairway: Fairway, folder: Path) -> None:
     with_inputs(folder, '(torch.zeros(20, 3),), dims={"x": "batch 3"}, bounds={"batch": (1, 8)}')
     assert_refused(
-        fairway, folder, 2,
+        fairway,
+        folder,
+        2,
         """
         FW003 error: The spec contradicts an example tensor
           seen      the example's batch=20 is outside batch 1..8
@@ -578,13 +676,15 @@ def test_an_example_outside_the_bounds_is_refused(fairway: Fairway, folder: Path
           do        1. Correct the spec or the example tensor.
         """,
         "recipe.py",
-    )  # fmt: skip
+    )
 
 
 def test_examples_that_disagree_on_a_dim_are_refused(fairway: Fairway, folder: Path) -> None:
     with_inputs(folder, '(torch.zeros(2, 3),), dims={"x": "n n"}')
     assert_refused(
-        fairway, folder, 2,
+        fairway,
+        folder,
+        2,
         """
         FW013 error: The inputs disagree on the size of a dim
           seen      n is 2 by x axis 0 and 3 by x axis 1
@@ -592,7 +692,7 @@ def test_examples_that_disagree_on_a_dim_are_refused(fairway: Fairway, folder: P
           do        1. Give the dims different names, or make the sizes equal.
         """,
         "recipe.py",
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(
@@ -607,41 +707,52 @@ def test_a_range_with_no_size_in_it_is_refused(
     fairway: Fairway, folder: Path, dims: tuple[str, ...], seen: str
 ) -> None:
     assert_refused(
-        fairway, folder, 2,
+        fairway,
+        folder,
+        2,
         f"""
         FW004 error: A dim's range holds no size
           seen      {seen}
           why       No size lies between the bounds and is a multiple as asked.
           do        1. Write the bounds as low..high with low ≤ high, low ≥ 0, and a multiple between them.
         """,
-        "recipe.py", *dims,
-    )  # fmt: skip
+        "recipe.py",
+        *dims,
+    )
 
 
 def test_a_size_that_falls_below_zero_within_the_bounds_is_refused(fairway: Fairway, folder: Path) -> None:
     assert_refused(
-        fairway, folder, 2,
+        fairway,
+        folder,
+        2,
         """
         FW004 error: A dim's range holds no size
           seen      x axis 0: time-5 is no size at time=1
           why       No size lies between the bounds and is a multiple as asked.
           do        1. Give bounds for which the size is at least 0: --dim name=low..high.
         """,
-        "recipe.py:Net", "--input", "x: float32[time-5, 3]",
-    )  # fmt: skip
+        "recipe.py:Net",
+        "--input",
+        "x: float32[time-5, 3]",
+    )
 
 
 def test_bounds_for_an_unknown_dim_are_answered_with_the_dims(fairway: Fairway, folder: Path) -> None:
     assert_refused(
-        fairway, folder, 2,
+        fairway,
+        folder,
+        2,
         """
         FW005 error: Bounds are given for a dim that no input has
           seen      'time' is not a dim of any input; the dims are: batch
           why       Only names that stand in some input's shape vary.
           do        1. Use one of the dim names listed, or add the name to an input's shape.
         """,
-        "recipe.py", "--dim", "time=1..9",
-    )  # fmt: skip
+        "recipe.py",
+        "--dim",
+        "time=1..9",
+    )
 
 
 # The model
@@ -658,7 +769,9 @@ def test_a_forward_that_fails_on_legal_inputs_is_shown_with_its_line_and_the_sha
 ) -> None:
     with_forward(folder, "    def forward(self, x):\n        return self.fc(x[5:6].reshape(1, 3))\n")
     assert_failed(
-        fairway, folder, 1,
+        fairway,
+        folder,
+        1,
         """
         failed
           domain    batch 1..16
@@ -671,15 +784,22 @@ def test_a_forward_that_fails_on_legal_inputs_is_shown_with_its_line_and_the_sha
           do        1. Fix forward, or narrow the bounds to what it accepts.
         """,
         "recipe.py",
-    )  # fmt: skip
+    )
 
 
 def test_a_forward_that_fails_at_a_bound_only_is_shown_at_that_bound(fairway: Fairway, folder: Path) -> None:
-    lines = ("    def forward(self, x):", "        if len(x) < 2:", "            raise ValueError('two rows, please')",
-             "        return self.fc(x)", "")  # fmt: skip
+    lines = (
+        "    def forward(self, x):",
+        "        if len(x) < 2:",
+        "            raise ValueError('two rows, please')",
+        "        return self.fc(x)",
+        "",
+    )
     with_forward(folder, "\n".join(lines))
     assert_failed(
-        fairway, folder, 1,
+        fairway,
+        folder,
+        1,
         """
         failed
           domain    batch 1..16
@@ -692,14 +812,16 @@ def test_a_forward_that_fails_at_a_bound_only_is_shown_at_that_bound(fairway: Fa
           do        1. Fix forward, or narrow the bounds to what it accepts.
         """,
         "recipe.py",
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(("value", "shown"), [("None", "None"), ("()", "()"), ("{}", "{}")])
 def test_a_model_with_no_outputs_is_refused(fairway: Fairway, folder: Path, value: str, shown: str) -> None:
     with_forward(folder, f"    def forward(self, x):\n        return {value}\n")
     assert_failed(
-        fairway, folder, 1,
+        fairway,
+        folder,
+        1,
         f"""
         failed
           domain    batch 1..16
@@ -710,7 +832,7 @@ def test_a_model_with_no_outputs_is_refused(fairway: Fairway, folder: Path, valu
           do        1. Return a tensor from forward.
         """,
         "recipe.py",
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(
@@ -726,7 +848,9 @@ def test_a_model_with_an_output_that_is_not_a_tensor_is_refused(
 ) -> None:
     with_forward(folder, f"    def forward(self, x):\n        return {value}\n")
     assert_failed(
-        fairway, folder, 1,
+        fairway,
+        folder,
+        1,
         f"""
         failed
           domain    batch 1..16
@@ -737,14 +861,16 @@ def test_a_model_with_an_output_that_is_not_a_tensor_is_refused(
           do        1. Return tensors only, or leave the value out.
         """,
         "recipe.py",
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("inputs", ["[]", "()", "{}", "None"])
 def test_a_model_with_no_inputs_is_refused(fairway: Fairway, folder: Path, inputs: str) -> None:
     with_inputs(folder, inputs)
     assert_refused(
-        fairway, folder, 2,
+        fairway,
+        folder,
+        2,
         """
         FW010 error: No inputs are declared
           seen      recipe.py declares no inputs
@@ -752,13 +878,15 @@ def test_a_model_with_no_inputs_is_refused(fairway: Fairway, folder: Path, input
           do        1. Declare each input: --input 'x: float32[batch, 3]', or `inputs=` in the recipe.
         """,
         "recipe.py",
-    )  # fmt: skip
+    )
 
 
 def test_inputs_without_a_tensor_among_them_are_refused(fairway: Fairway, folder: Path) -> None:
     with_inputs(folder, "(3.5,)")
     assert_refused(
-        fairway, folder, 2,
+        fairway,
+        folder,
+        2,
         """
         FW010 error: No inputs are declared
           seen      the model is given no input tensor
@@ -766,13 +894,15 @@ def test_inputs_without_a_tensor_among_them_are_refused(fairway: Fairway, folder
           do        1. Declare each input: --input 'x: float32[batch, 3]', or `inputs=` in the recipe.
         """,
         "recipe.py",
-    )  # fmt: skip
+    )
 
 
 def test_numpy_inputs_are_refused_with_the_way_to_convert_them(fairway: Fairway, folder: Path) -> None:
     with_inputs(folder, "(torch.zeros(2, 3).numpy(),)")
     assert_refused(
-        fairway, folder, 2,
+        fairway,
+        folder,
+        2,
         """
         FW015 error: The inputs are not in a form that is understood
           seen      the input 'x' is a numpy array
@@ -781,13 +911,15 @@ def test_numpy_inputs_are_refused_with_the_way_to_convert_them(fairway: Fairway,
           do        1. Give torch tensors: torch.from_numpy(array).
         """,
         "recipe.py",
-    )  # fmt: skip
+    )
 
 
 def test_an_input_on_the_meta_device_is_refused(fairway: Fairway, folder: Path) -> None:
     with_inputs(folder, '(torch.empty(2, 3, device="meta"),)')
     assert_refused(
-        fairway, folder, 2,
+        fairway,
+        folder,
+        2,
         """
         FW012 error: A tensor is on the meta device
           seen      the input 'x' is on the meta device
@@ -795,13 +927,15 @@ def test_an_input_on_the_meta_device_is_refused(fairway: Fairway, folder: Path) 
           do        1. Materialise the model (`to_empty` and load a checkpoint) and give real example tensors.
         """,
         "recipe.py",
-    )  # fmt: skip
+    )
 
 
 def test_a_model_on_the_meta_device_is_refused(fairway: Fairway, folder: Path) -> None:
     (folder / "recipe.py").write_text(RECIPE.replace("Recipe(Net,", 'Recipe(lambda: Net().to("meta"),'))
     assert_refused(
-        fairway, folder, 2,
+        fairway,
+        folder,
+        2,
         """
         FW012 error: A tensor is on the meta device
           seen      fc.weight of the model is on the meta device
@@ -809,7 +943,7 @@ def test_a_model_on_the_meta_device_is_refused(fairway: Fairway, folder: Path) -
           do        1. Materialise the model (`to_empty` and load a checkpoint) and give real example tensors.
         """,
         "recipe.py",
-    )  # fmt: skip
+    )
 
 
 def test_an_inputs_function_that_ignores_the_size_asked_for_is_refused(fairway: Fairway, folder: Path) -> None:
@@ -817,7 +951,9 @@ def test_an_inputs_function_that_ignores_the_size_asked_for_is_refused(fairway: 
     function = 'lambda seed, batch: (torch.ones(2, 3),), dims={"x": "batch 3"}, bounds={"batch": (1, 8)}'
     with_inputs(folder, function)
     assert_failed(
-        fairway, folder, 2,
+        fairway,
+        folder,
+        2,
         """
         failed
           domain    batch 1..8
@@ -828,13 +964,15 @@ def test_an_inputs_function_that_ignores_the_size_asked_for_is_refused(fairway: 
           do        1. Make the inputs function answer with the sizes it is asked for.
         """,
         "recipe.py",
-    )  # fmt: skip
+    )
 
 
 def test_an_inputs_function_that_raises_is_shown_with_its_line(fairway: Fairway, folder: Path) -> None:
     with_inputs(folder, 'lambda seed, batch: 1 / 0, dims={"x": "batch 3"}, bounds={"batch": (1, 8)}')
     assert_refused(
-        fairway, folder, 2,
+        fairway,
+        folder,
+        2,
         """
         FW015 error: The inputs are not in a form that is understood
           seen      inputs(0, batch=2) raised ZeroDivisionError: division by zero
@@ -846,13 +984,15 @@ def test_an_inputs_function_that_raises_is_shown_with_its_line(fairway: Fairway,
           do        1. Fix the function: it must take any sizes within the bounds.
         """,
         "recipe.py",
-    )  # fmt: skip
+    )
 
 
 def test_output_names_that_do_not_fit_are_a_usage_error(fairway: Fairway, folder: Path) -> None:
     with_inputs(folder, '["x: float32[batch, 3]"], output_names=["a", "b"]')
     assert_refused(
-        fairway, folder, 2,
+        fairway,
+        folder,
+        2,
         """
         FW011 error: The names given do not fit the inputs or outputs
           seen      output_names gives ['a', 'b']; forward returns ['output']
@@ -860,7 +1000,7 @@ def test_output_names_that_do_not_fit_are_a_usage_error(fairway: Fairway, folder
           do        1. Give as many distinct names as there are tensors.
         """,
         "recipe.py",
-    )  # fmt: skip
+    )
 
 
 # Settings
@@ -868,15 +1008,19 @@ def test_output_names_that_do_not_fit_are_a_usage_error(fairway: Fairway, folder
 
 def test_an_unsupported_opset_is_answered_with_those_that_are_supported(fairway: Fairway, folder: Path) -> None:
     assert_refused(
-        fairway, folder, 2,
+        fairway,
+        folder,
+        2,
         f"""
         FW007 error: The opset cannot be produced
           seen      opset 99; opsets 7..{onnx.defs.onnx_opset_version()} are known here
           why       Each exporter writes a limited range of opsets, and the runtime reads a limited range.
           do        1. Use one of the opsets listed, or leave --opset out.
         """,
-        "recipe.py", "--opset", "99",
-    )  # fmt: skip
+        "recipe.py",
+        "--opset",
+        "99",
+    )
 
 
 def test_an_opset_that_the_only_route_cannot_write_is_refused(fairway: Fairway) -> None:
@@ -900,20 +1044,25 @@ def test_an_unknown_value_of_an_option_is_refused(
     fairway: Fairway, folder: Path, option: tuple[str, str], seen: str, todo: str
 ) -> None:
     assert_refused(
-        fairway, folder, 2,
+        fairway,
+        folder,
+        2,
         f"""
         FW006 error: The value of an option is not one that is known
           seen      {seen}
           why       Options with a fixed set of values take only those.
           do        1. {todo}
         """,
-        "recipe.py", *option,
-    )  # fmt: skip
+        "recipe.py",
+        *option,
+    )
 
 
 def test_an_unknown_route_is_answered_with_the_routes(fairway: Fairway, folder: Path) -> None:
     assert_refused(
-        fairway, folder, 2,
+        fairway,
+        folder,
+        2,
         """
         FW006 error: The value of an option is not one that is known
           seen      route 'onnx'; the routes are export-dynamic, export-named, export-auto, strict-dynamic, trace,
@@ -921,8 +1070,10 @@ def test_an_unknown_route_is_answered_with_the_routes(fairway: Fairway, folder: 
           why       Options with a fixed set of values take only those.
           do        1. Use one of the values listed.
         """,
-        "recipe.py", "--route", "onnx",
-    )  # fmt: skip
+        "recipe.py",
+        "--route",
+        "onnx",
+    )
 
 
 @pytest.mark.parametrize(
@@ -949,7 +1100,9 @@ def test_a_command_line_that_is_none_is_a_usage_error(
 def test_a_file_that_exists_is_not_replaced_without_overwrite(fairway: Fairway, folder: Path) -> None:
     (folder / "out.onnx").write_bytes(b"precious")
     assert_refused(
-        fairway, folder, 2,
+        fairway,
+        folder,
+        2,
         """
         FW008 error: The output file exists
           seen      out.onnx
@@ -957,7 +1110,7 @@ def test_a_file_that_exists_is_not_replaced_without_overwrite(fairway: Fairway, 
           do        1. Pass --overwrite (overwrite=True), or name another file.
         """,
         "recipe.py",
-    )  # fmt: skip
+    )
     assert (folder / "out.onnx").read_bytes() == b"precious"
 
 
@@ -965,7 +1118,9 @@ def test_a_file_that_exists_is_not_replaced_without_overwrite(fairway: Fairway, 
 def test_weights_and_records_that_exist_are_not_replaced_either(fairway: Fairway, folder: Path, name: str) -> None:
     (folder / name).write_bytes(b"precious")
     assert_refused(
-        fairway, folder, 2,
+        fairway,
+        folder,
+        2,
         f"""
         FW008 error: The output file exists
           seen      {name}
@@ -973,7 +1128,7 @@ def test_weights_and_records_that_exist_are_not_replaced_either(fairway: Fairway
           do        1. Pass --overwrite (overwrite=True), or name another file.
         """,
         "recipe.py",
-    )  # fmt: skip
+    )
     assert (folder / name).read_bytes() == b"precious"
 
 
@@ -1056,7 +1211,7 @@ def test_a_disk_that_fills_up_at_the_last_step_leaves_nothing_behind(
 ) -> None:
     """The candidate fitted, the delivered file does not; tests/test_deliver.py has the same on a disk that is full."""
     (folder / "out.onnx").write_bytes(b"precious")
-    import fairway.deliver as module
+    import fairway.record.delivery as module
 
     real = module.hash_file
     monkeypatch.setattr(module, "hash_file", lambda path: _full() or real(path))
@@ -1080,9 +1235,12 @@ def good_file(folder: Path) -> Path:
     ]
     nodes = [helper.make_node("Gemm", ["x", "w", "b"], ["g"]), helper.make_node("Relu", ["g"], ["output"])]
     graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("x", 1, ["batch", 3])],
-        [helper.make_tensor_value_info("output", 1, ["batch", 4])], weights,
-    )  # fmt: skip
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", 1, ["batch", 3])],
+        [helper.make_tensor_value_info("output", 1, ["batch", 4])],
+        weights,
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
     path = folder / "good.onnx"
     onnx.save(model, path)
@@ -1264,7 +1422,7 @@ def test_with_json_a_failing_model_is_a_record_with_its_findings(fairway: Fairwa
 def test_a_bug_of_fairways_has_its_traceback_and_its_own_exit_code(
     fairway: Fairway, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairway.subject.subject.build_subject", lambda *args, **kwargs: 1 / 0)
+    monkeypatch.setattr("fairway.model.subject.build_subject", lambda *args, **kwargs: 1 / 0)
     said = export(fairway, "recipe.py")
     lines = said.err.splitlines()
     assert lines[0] == "FW901 error: Fairway has a bug"

@@ -14,10 +14,10 @@ import pytest
 import torch
 
 from fairway.cli.options import parse_memory
-from fairway.errors import UserError
-from fairway.findings import CODES
-from fairway.ladder.route import ROUTES
-from fairway.remedies.catalogue import CATALOGUE
+from fairway.convert.ladder.route import ROUTES
+from fairway.convert.remedies.catalogue import CATALOGUE
+from fairway.diagnostics import CODES
+from fairway.diagnostics.errors import UserError
 
 from .command_line import QUICK, RECIPE, Fairway
 
@@ -204,8 +204,23 @@ def test_remedies_lists_the_catalogue(fairway: Fairway) -> None:
 
 
 def test_the_emitted_script_runs_and_gives_the_same_verdict(fairway: Fairway, folder: Path) -> None:
-    words = ("export", "recipe.py:Net", "-o", "out.onnx", *QUICK, "--input", "x: float32[batch, 3]",
-             "--dim", "batch=2..8%2", "--opset", "18", "--timeout", "60", "--memory", "4G")  # fmt: skip
+    words = (
+        "export",
+        "recipe.py:Net",
+        "-o",
+        "out.onnx",
+        *QUICK,
+        "--input",
+        "x: float32[batch, 3]",
+        "--dim",
+        "batch=2..8%2",
+        "--opset",
+        "18",
+        "--timeout",
+        "60",
+        "--memory",
+        "4G",
+    )
     said = fairway(*words, "--emit-script")
     assert not (folder / "out.onnx").exists()
     (folder / "script.py").write_text(said.out)
@@ -226,10 +241,18 @@ def test_the_emitted_script_runs_and_gives_the_same_verdict(fairway: Fairway, fo
 @pytest.mark.parametrize(
     ("text", "size"),
     [
-        (None, 0), ("1000", 1000), ("2k", 2048), ("500M", 500 * 2**20), ("8G", 8 * 2**30), ("8GB", 8 * 2**30),
-        ("8GiB", 8 * 2**30), ("1.5g", 3 * 2**29), ("1T", 2**40), (" 4 G ", 4 * 2**30),
+        (None, 0),
+        ("1000", 1000),
+        ("2k", 2048),
+        ("500M", 500 * 2**20),
+        ("8G", 8 * 2**30),
+        ("8GB", 8 * 2**30),
+        ("8GiB", 8 * 2**30),
+        ("1.5g", 3 * 2**29),
+        ("1T", 2**40),
+        (" 4 G ", 4 * 2**30),
     ],
-)  # fmt: skip
+)
 def test_memory_is_read_as_people_write_it(text: str | None, size: int) -> None:
     assert parse_memory(text) == size
 
@@ -244,9 +267,14 @@ def test_output_into_a_pipe_that_closes_early_is_no_bug(folder: Path) -> None:
     """As in `fairway explain --list | head -1`."""
     code = "import sys; sys.stdin.read(); from fairway.cli import main; main()"
     process = subprocess.Popen(
-        [sys.executable, "-u", "-c", code, "explain", "--list"], cwd=folder, env=ENVIRONMENT, text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        [sys.executable, "-u", "-c", code, "explain", "--list"],
+        cwd=folder,
+        env=ENVIRONMENT,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     assert process.stdin
     assert process.stdout
     assert process.stderr

@@ -76,8 +76,11 @@ def test_bash_completes_commands_options_values_and_files(folder: Path, shell_pa
 def test_what_is_offered(folder: Path, shell_path: dict[str, str], line: str, offered: list[str]) -> None:
     words = f"fairway {line}"
     environment = {
-        **shell_path, "COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_FAIRWAY_COMPLETE": "complete_bash"
-    }  # fmt: skip
+        **shell_path,
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")),
+        "_FAIRWAY_COMPLETE": "complete_bash",
+    }
     done = subprocess.run(["fairway"], env=environment, cwd=folder, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert set(done.stdout.split()) >= set(offered)

@@ -7,18 +7,20 @@ from typing import Any
 
 import pytest
 
-from fairway.doctor import examine
-from fairway.doctor import machine as machine_module
-from fairway.doctor.machine import Machine
-from fairway.doctor.steps import DYNAMO, ORT, TORCHSCRIPT, Step
+from fairway.debug.doctor import examine
+from fairway.debug.doctor import machine as machine_module
+from fairway.debug.doctor.machine import Machine
+from fairway.debug.doctor.probe_steps import DYNAMO, ORT, TORCHSCRIPT, Step
 
 from .command_line import Fairway
 
 STEPS = [
-    Step("constant", DYNAMO, DYNAMO), Step("constant", ORT, DYNAMO),
+    Step("constant", DYNAMO, DYNAMO),
+    Step("constant", ORT, DYNAMO),
     Step("constant", TORCHSCRIPT, TORCHSCRIPT, "RuntimeError: value has the wrong type"),
-    Step("linear", DYNAMO, DYNAMO), Step("linear", TORCHSCRIPT, TORCHSCRIPT),
-]  # fmt: skip
+    Step("linear", DYNAMO, DYNAMO),
+    Step("linear", TORCHSCRIPT, TORCHSCRIPT),
+]
 
 
 @pytest.fixture(autouse=True)

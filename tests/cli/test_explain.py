@@ -66,20 +66,22 @@ def test_json_carries_what_is_printed(fairway: Fairway, monkeypatch: pytest.Monk
         "whose": "torch",
         "upstream": [
             {
-                "link": "pytorch/pytorch#159249", "status": "closed", "date": "2026-11-16", "fixed": "", "note": "",
+                "link": "pytorch/pytorch#159249",
+                "status": "closed",
+                "date": "2026-11-16",
+                "fixed": "",
+                "note": "",
                 "affected": "reported in July 2025, seen on torch 2.13.0",
             }
         ],
-        "upstream_said": [
-            "pytorch/pytorch#159249, closed on 2026-11-16: reported in July 2025, seen on torch 2.13.0."
-        ],
+        "upstream_said": ["pytorch/pytorch#159249, closed on 2026-11-16: reported in July 2025, seen on torch 2.13.0."],
         "do": [
             "Export with dynamo=True, or write x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps).",
             "Leave remedies on: missing_translation.",
             "Pass a translation of your own: translations={torch.ops.mine.op.default: function}.",
             "Write the step with other operators.",
         ],
-    }  # fmt: skip
+    }
     assert (unknown["name"], unknown["known"], unknown["whose"]) == ("KeyError", False, "not known")
     assert (unknown["upstream"], unknown["upstream_said"]) == ([], ["No known upstream issue"])
 

@@ -9,16 +9,20 @@ from typing import Any
 
 import pytest
 
-from fairway.matrix import environments
-from fairway.matrix.environments import NotMade, Wanted
+from fairway.debug.versions import environments
+from fairway.debug.versions.environments import NotMade, Wanted
 
 from .command_line import Fairway
 
 UV = environments.Uv
 
 RECORD: dict[str, Any] = {
-    "verdict": "verified", "route": "trace", "remedies": [], "versions": {"torch": "2.13.0"}, "findings": [],
-}  # fmt: skip
+    "verdict": "verified",
+    "route": "trace",
+    "remedies": [],
+    "versions": {"torch": "2.13.0"},
+    "findings": [],
+}
 
 
 @pytest.fixture

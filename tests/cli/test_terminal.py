@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from fairway.findings import columns
-from fairway.findings.render import markdown
+from fairway.diagnostics import columns
+from fairway.diagnostics.render import markdown
 
 from .command_line import QUICK, Fairway
 
@@ -93,8 +93,10 @@ def test_a_narrow_terminal_shows_progress_and_a_result_that_fit_into_it(folder: 
     assert [line for line in lines if len(line) > 40] == []
     at = lines.index("            activations")
     assert [line.split()[:2] for line in lines[at + 1 : at + 4]] == [
-        ["of", "allowed"], ["file's", "error"], ["PyTorch's", "own"],
-    ]  # fmt: skip
+        ["of", "allowed"],
+        ["file's", "error"],
+        ["PyTorch's", "own"],
+    ]
     assert re.search(r"ladder +trace: verified, [\d.]+ s,", result)
 
 
@@ -143,7 +145,7 @@ def test_a_bug_in_reduce_ends_with_4(fairway: Fairway, monkeypatch: pytest.Monke
     def broken(*args: object) -> None:
         raise RuntimeError("a promise of ours")
 
-    monkeypatch.setattr("fairway.reduce.reduce.reduce_subject", broken)
+    monkeypatch.setattr("fairway.debug.reduce.reduce.reduce_subject", broken)
     said = fairway("reduce", "recipe.py", *(["--json"] if as_json else []))
     assert said.code == 4
     if as_json:
@@ -156,7 +158,7 @@ def test_a_bug_in_reduce_ends_with_4(fairway: Fairway, monkeypatch: pytest.Monke
 
 
 def test_nothing_to_reduce_is_json_too(fairway: Fairway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairway.reduce.reduce.reduce_subject", lambda *args: None)
+    monkeypatch.setattr("fairway.debug.reduce.reduce.reduce_subject", lambda *args: None)
     said = fairway("reduce", "recipe.py", "--json")
     assert json.loads(said.out)["failure"] is None
     assert said.code == 0

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from fairway.findings.codes import _ROWS
-from fairway.ladder.route import ROUTES
-from fairway.remedies.catalogue import BUILT_IN as CATALOGUE
+from fairway.convert.ladder.route import ROUTES
+from fairway.convert.remedies.catalogue import BUILT_IN as CATALOGUE
+from fairway.diagnostics.codes import _ROWS
 from fairway.testing import check_apply, check_detect, check_metadata, make_case
 
 ROOT = Path(__file__).parents[2]
-SOURCES, TESTS = ROOT / "src/fairway/remedies", ROOT / "tests/remedies"
-NOT_REMEDIES = {"packed", "__init__", "catalogue", "contract", "plugged"}
+SOURCES, TESTS = ROOT / "src/fairway/convert/remedies", ROOT / "tests/remedies"
+NOT_REMEDIES = {"packed_sequence", "__init__", "catalogue", "contract", "plugin_remedies"}
 
 every_remedy = pytest.mark.parametrize("name", CATALOGUE)
 
@@ -28,7 +28,7 @@ def test_every_file_is_in_the_table_and_nothing_else_is() -> None:
 @every_remedy
 def test_the_file_bears_the_remedys_name(name: str) -> None:
     assert CATALOGUE[name].name == name
-    assert sys.modules[f"fairway.remedies.{name}"].REMEDY is CATALOGUE[name]
+    assert sys.modules[f"fairway.convert.remedies.{name}"].REMEDY is CATALOGUE[name]
 
 
 @every_remedy
@@ -43,7 +43,7 @@ def test_no_two_remedies_cure_the_same_finding() -> None:
 
 @every_remedy
 def test_the_docstring_makes_a_claim_and_says_when_it_refuses(name: str) -> None:
-    docstring = sys.modules[f"fairway.remedies.{name}"].__doc__ or ""
+    docstring = sys.modules[f"fairway.convert.remedies.{name}"].__doc__ or ""
     assert docstring.splitlines()[0].endswith(".")
     assert "efuse" in docstring
 

@@ -19,9 +19,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 CORE = [Requirement(line) for line in PROJECT["dependencies"]]
-EXTRAS = {
-    extra: [Requirement(line) for line in lines] for extra, lines in PROJECT["optional-dependencies"].items()
-}
+EXTRAS = {extra: [Requirement(line) for line in lines] for extra, lines in PROJECT["optional-dependencies"].items()}
 EVERY = [*CORE, *(one for lines in EXTRAS.values() for one in lines)]
 PAGE = (ROOT / "docs/explanation/dependencies.md").read_text()
 
@@ -69,13 +67,13 @@ def third_party(path: Path) -> Iterator[str]:
 
 
 LAZY = {
-    "fairway.evidence.deep": {"hypothesis"},
-    "fairway.serve.metrics": {"prometheus_client"},
-    "fairway.serve.rest": {"starlette"},
-    "fairway.serve.rpc": {"grpc"},
-    "fairway.serve.tensors": {"orjson"},
+    "fairway.judge.deep": {"hypothesis"},
+    "fairway.deploy.serve.metrics": {"prometheus_client"},
+    "fairway.deploy.serve.rest": {"starlette"},
+    "fairway.deploy.serve.rpc": {"grpc"},
+    "fairway.deploy.serve.tensors": {"orjson"},
 }
-"""Modules that only a feature of an extra imports; `fairway.extras.require` stands before them."""
+"""Modules that only a feature of an extra imports; `fairway.diagnostics.extras.require` stands before them."""
 
 
 def test_what_a_module_imports_at_its_top_comes_with_a_plain_install() -> None:

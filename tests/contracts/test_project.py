@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 import fairway
-from fairway.plugins import KNOWLEDGE, REMEDIES, TRANSLATIONS
-from fairway.record import FORMAT
+from fairway.diagnostics.plugins import KNOWLEDGE, REMEDIES, TRANSLATIONS
+from fairway.record.files import FORMAT
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

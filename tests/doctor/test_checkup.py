@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 import torch
 
-from fairway.doctor import checkup, examine
-from fairway.doctor.checkup import Asked, check_up
-from fairway.doctor.examine import compare
-from fairway.doctor.machine import Machine
-from fairway.doctor.probes import EXAMPLE, OTHER, PROBES, Line, Probe
-from fairway.doctor.steps import DYNAMO, PYTORCH, TORCHSCRIPT, Step
-from fairway.exporting import make_settings, warm_up
-from fairway.ladder.attempt import Limits, Workers
-from fairway.subject.recipe import Overrides
+from fairway.convert.export import make_settings, warm_up
+from fairway.debug.doctor import checkup, examine
+from fairway.debug.doctor.checkup import Asked, check_up
+from fairway.debug.doctor.examine import compare
+from fairway.debug.doctor.machine import Machine
+from fairway.debug.doctor.probe_steps import DYNAMO, PYTORCH, TORCHSCRIPT, Step
+from fairway.debug.doctor.probes import EXAMPLE, OTHER, PROBES, Line, Probe
+from fairway.model.recipe import Overrides
+from fairway.workers.attempt import Limits, Workers
 
 SEED = "required keyword attribute 'value' has the wrong type"
 TWO = ("constant", "linear")

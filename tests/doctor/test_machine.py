@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from fairway.doctor.combinations import BadCombinationError, clashes, known, parse
-from fairway.doctor.machine import LITTLE, Machine, complaints, look_around, try_imports, versions
+from fairway.debug.doctor.combinations import BadCombinationError, clashes, known, parse
+from fairway.debug.doctor.machine import LITTLE, Machine, complaints, look_around, try_imports, versions
 
 FINE = Machine({"python": "3.11"}, "Linux", "glibc 2.36", 2, ("avx2",), 8 * LITTLE, 9 * LITTLE, 9 * LITTLE)
 
@@ -56,7 +56,7 @@ def test_what_cannot_be_imported_and_what_is_scarce_are_findings() -> None:
 
 @pytest.mark.parametrize("row", known(), ids=lambda row: " ".join(f"{n}{r}" for n, r in row.together.items()))
 def test_a_row_applies_within_its_ranges_alone(row: object) -> None:
-    from fairway.doctor.combinations import Combination
+    from fairway.debug.doctor.combinations import Combination
 
     assert isinstance(row, Combination)
     inside = {name: _edge(str(range_)) for name, range_ in row.together.items()}

@@ -6,16 +6,19 @@ from typing import Any
 
 import pytest
 
-from fairway.doctor.steps import CAPTURE, DYNAMO, ORT, TORCHSCRIPT, Step
-from fairway.doctor.verdict import Tried, conclude, findings_of, whole_ways
-from fairway.findings import Finding
+from fairway.debug.doctor.probe_steps import CAPTURE, DYNAMO, ORT, TORCHSCRIPT, Step
+from fairway.debug.doctor.verdict import Tried, conclude, findings_of, whole_ways
+from fairway.diagnostics import Finding
 
 SEED = "RuntimeError: required keyword attribute 'value' has the wrong type"
 
 HEALTHY = [
-    Step("constant", CAPTURE, DYNAMO), Step("constant", DYNAMO, DYNAMO), Step("constant", ORT, DYNAMO),
-    Step("constant", TORCHSCRIPT, TORCHSCRIPT), Step("linear", TORCHSCRIPT, TORCHSCRIPT),
-]  # fmt: skip
+    Step("constant", CAPTURE, DYNAMO),
+    Step("constant", DYNAMO, DYNAMO),
+    Step("constant", ORT, DYNAMO),
+    Step("constant", TORCHSCRIPT, TORCHSCRIPT),
+    Step("linear", TORCHSCRIPT, TORCHSCRIPT),
+]
 NO_TORCHSCRIPT = [*HEALTHY[:3], Step("constant", TORCHSCRIPT, TORCHSCRIPT, SEED), HEALTHY[4]]
 NO_EXPORTER = [Step("constant", DYNAMO, DYNAMO, SEED), NO_TORCHSCRIPT[3]]
 NO_RUNTIME = [*HEALTHY[:2], Step("constant", ORT, DYNAMO, "RuntimeError: no kernel")]
@@ -37,8 +40,9 @@ def say(steps: list[Step], tried: Tried | None = None, *others: Finding) -> tupl
 
 def test_a_healthy_machine_is_called_so() -> None:
     assert say(HEALTHY) == (
-        "nothing", "This machine is healthy: 2 models that are known to export went through every tool here.",
-    )  # fmt: skip
+        "nothing",
+        "This machine is healthy: 2 models that are known to export went through every tool here.",
+    )
 
 
 def test_seed_000s_exporter_is_the_machines_and_the_one_that_works_is_named() -> None:
@@ -125,10 +129,12 @@ def test_what_cannot_be_imported_comes_before_everything_else() -> None:
 
 def test_a_recipe_that_cannot_be_loaded_and_a_clash_of_versions() -> None:
     assert say(HEALTHY, Tried("", None, finding=Finding("FW101", "r.py does not exist"))) == (
-        "recipe", "Your recipe: it cannot be loaded (FW101, the recipe is not there: r.py does not exist).",
-    )  # fmt: skip
+        "recipe",
+        "Your recipe: it cannot be loaded (FW101, the recipe is not there: r.py does not exist).",
+    )
     blame, sentence = say(HEALTHY, None, Finding("FW603", "onnx 1.19.0 and ml-dtypes 0.4.1"))
     assert (blame, sentence) == (
-        "machine", "Your machine: versions installed do not go together (onnx 1.19.0 and ml-dtypes 0.4.1).",
-    )  # fmt: skip
+        "machine",
+        "Your machine: versions installed do not go together (onnx 1.19.0 and ml-dtypes 0.4.1).",
+    )
     assert say(HEALTHY, None, Finding("FW605", "10 MB of memory"))[0] == "nothing"

@@ -11,9 +11,9 @@ import torch
 from tests.weights.nets import BOUNDS, SPEC, seeded
 
 import fairway
-from fairway.evidence import answers
-from fairway.runtimes import ort
-from fairway.weights.mapped import Mappings
+from fairway.judge import answers
+from fairway.judge.runtimes import ort
+from fairway.model.weight_mappings import Mappings
 
 
 @pytest.fixture
@@ -68,16 +68,16 @@ def test_bfloat16_goes_in_and_comes_out(tmp_path: Path) -> None:
     one = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.BFLOAT16, ["n"])
     two = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.BFLOAT16, ["n"])
     graph = onnx.helper.make_graph([onnx.helper.make_node("Identity", ["x"], ["y"])], "g", [one], [two])
-    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9),
-              tmp_path / "m.onnx")  # fmt: skip
+    onnx.save(
+        onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9),
+        tmp_path / "m.onnx",
+    )
     x = torch.tensor([1.0, -2.5, 3e38], dtype=torch.bfloat16)
     got = ort.OrtSession(tmp_path / "m.onnx").run(["x"], [x])
     assert got[0].tolist() == x.float().tolist()
 
 
-def test_pages_of_weights_are_let_go_while_a_lean_session_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pages_of_weights_are_let_go_while_a_lean_session_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And read again: the answer is the same."""
     swept = []
     forget = Mappings.forget

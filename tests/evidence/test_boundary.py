@@ -1,7 +1,7 @@
 """Shrinking finds the smallest failing shape and the true line between right and wrong."""
 
-from fairway.evidence.boundary import shrink
-from fairway.subject.dims import Dim, Domain
+from fairway.judge.boundary import shrink
+from fairway.model.dims import Dim, Domain
 
 DOMAIN = Domain((Dim("batch", 1, 8), Dim("time", 10, 2000)))
 EXAMPLE = {"batch": 2, "time": 19}

@@ -8,14 +8,14 @@ import onnx_ir as ir
 import pytest
 import torch
 
-from fairway.evidence import gather as gathering
-from fairway.evidence import sampling
-from fairway.evidence.deep import explore
-from fairway.evidence.judge import Judge
-from fairway.evidence.trial import Trial
-from fairway.runtimes.eager import to_array
-from fairway.subject.sample import Sample, sample
-from fairway.subject.subject import build_subject
+from fairway.judge import gather as gathering
+from fairway.judge import samples as sampling
+from fairway.judge.deep import explore
+from fairway.judge.judge import Judge
+from fairway.judge.runtimes.eager import to_array
+from fairway.judge.sample_result import Trial
+from fairway.model.sample import Sample, sample
+from fairway.model.subject import build_subject
 
 LONG = """<ir_version: 10, opset_import: ["" : 20]>
 g (float[time] x) => (float[time] y)

@@ -2,8 +2,8 @@
 
 import torch
 
-from fairway.evidence.sampling import examples
-from fairway.subject.subject import build_subject
+from fairway.judge.samples import examples
+from fairway.model.subject import build_subject
 
 
 def _subject():

@@ -1,13 +1,13 @@
 """Samples that are right only by an excuse are counted apart wherever samples are counted."""
 
-from fairway.evidence import evidence
-from fairway.evidence.gather import EXCUSED_SAMPLES, _many_excuses
-from fairway.evidence.trial import SUMS, TIES, Trial
-from fairway.findings.excuses import count_samples
-from fairway.report.compare import brief
-from fairway.report.notebook import _domain
-from fairway.report.story import tell
-from fairway.subject.sample import sample
+from fairway.diagnostics.excuses import count_samples
+from fairway.judge import evidence
+from fairway.judge.gather import EXCUSED_SAMPLES, _many_excuses
+from fairway.judge.sample_result import SUMS, TIES, Trial
+from fairway.model.sample import sample
+from fairway.record.page.comparison import brief
+from fairway.record.page.notebook import _domain
+from fairway.record.page.summary import tell
 
 SAID = "61 of 67 samples right, 6 right by an excuse (order of equal elements 4, order of sums 2)"
 

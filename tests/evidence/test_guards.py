@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import fairway
-from fairway.evidence.formulas import CannotEvaluate, evaluate, make_grid, thin_out
-from fairway.evidence.guards import check_guards, count_excluded
-from fairway.subject.dims import Dim, Domain
+from fairway.judge.formulas import CannotEvaluate, evaluate, make_grid, thin_out
+from fairway.judge.guards import check_guards, count_excluded
+from fairway.model.dims import Dim, Domain
 
 DOMAIN = Domain((Dim("batch", 1, 4), Dim("time", 1, 2000)))
 
@@ -72,9 +72,13 @@ class Rare(torch.nn.Module):
 
 def test_a_file_that_is_wrong_at_one_size_is_refused(tmp_path: Path) -> None:
     found = fairway.export(
-        Rare(), ["x: float32[batch, time]"], tmp_path / "a.onnx", bounds={"batch": (1, 4), "time": (1, 2000)},
-        routes=("export-dynamic",), remedies=False,
-    )  # fmt: skip
+        Rare(),
+        ["x: float32[batch, time]"],
+        tmp_path / "a.onnx",
+        bounds={"batch": (1, 4), "time": (1, 2000)},
+        routes=("export-dynamic",),
+        remedies=False,
+    )
     assert found.verdict == "wrong"
     assert found.evidence is not None
     assert found.evidence.sizes.excluded == 4
@@ -82,9 +86,13 @@ def test_a_file_that_is_wrong_at_one_size_is_refused(tmp_path: Path) -> None:
 
 def test_points_that_break_a_guard_without_harm_are_run_and_counted(tmp_path: Path) -> None:
     found = fairway.export(
-        Rare(twice=False), ["x: float32[batch, time]"], tmp_path / "a.onnx", level="quick",
-        bounds={"batch": (1, 4), "time": (1, 2000)}, routes=("export-dynamic",),
-    )  # fmt: skip
+        Rare(twice=False),
+        ["x: float32[batch, time]"],
+        tmp_path / "a.onnx",
+        level="quick",
+        bounds={"batch": (1, 4), "time": (1, 2000)},
+        routes=("export-dynamic",),
+    )
     assert found.verdict == "verified"
     assert found.evidence is not None
     sizes = found.evidence.sizes

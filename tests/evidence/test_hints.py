@@ -6,10 +6,10 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
-from fairway.evidence.gather import gather
-from fairway.evidence.hints import MOST, sizes_spoken_of, thresholds_spoken_of
-from fairway.subject.dims import Dim, Domain
-from fairway.subject.subject import build_subject
+from fairway.judge.gather import gather
+from fairway.judge.graph_constants import MOST, sizes_spoken_of, thresholds_spoken_of
+from fairway.model.dims import Dim, Domain
+from fairway.model.subject import build_subject
 
 DOMAIN = Domain((Dim("batch", 1, 8), Dim("time", 1, 500)))
 
@@ -53,8 +53,12 @@ def test_constants_of_comparisons_come_first_and_their_number_is_limited(tmp_pat
 
 
 def test_a_file_that_is_off_at_one_size_alone_is_found_out_by_standard(tmp_path: Path) -> None:
-    subject = build_subject(torch.nn.Identity(), ["input: float32[batch, time]"], input_names=["x"],
-                            bounds={"batch": (1, 8), "time": (1, 500)})  # fmt: skip
+    subject = build_subject(
+        torch.nn.Identity(),
+        ["input: float32[batch, time]"],
+        input_names=["x"],
+        bounds={"batch": (1, 8), "time": (1, 500)},
+    )
     wrong = gather(subject, _file(tmp_path, 137), ["y"], "standard", {}, [], lambda event: None)
     assert wrong.wrong
     assert {t.point["time"] for t in wrong.tested if not t.right} == {137}
@@ -71,8 +75,8 @@ def test_a_threshold_that_is_off_by_a_thousandth_is_found_out_by_standard(tmp_pa
     subject = build_subject(Above(), ["x: float32[n] in -1..1"], bounds={"n": (1, 40)})
     for threshold, wrong in ((0.5, False), (0.5005, True), (0.4995, True)):
         path = tmp_path / f"{threshold}.onnx"
-        text = f'''<ir_version: 10, opset_import: ["" : 20]>
-            g (float[n] x) => (bool[n] y) <float c = {{{threshold}}}> {{ y = Greater(x, c) }}'''
+        text = f"""<ir_version: 10, opset_import: ["" : 20]>
+            g (float[n] x) => (bool[n] y) <float c = {{{threshold}}}> {{ y = Greater(x, c) }}"""
         ir.save(ir.from_onnx_text(text), path)
         assert thresholds_spoken_of(str(path)) == [float(np.float32(threshold))]
         evidence = gather(subject, str(path), ["y"], "standard", {}, [], lambda event: None)

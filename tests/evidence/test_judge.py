@@ -7,15 +7,15 @@ import pytest
 import torch
 
 import fairway
-from fairway.evidence.gather import _take
-from fairway.evidence.judge import ENOUGH, Judge
-from fairway.evidence.lattice import lattice
-from fairway.evidence.trial import SUMS, TIES
-from fairway.runtimes.eager import rounding, run_eager, to_array
-from fairway.runtimes.liberties import PlainArithmetic
-from fairway.runtimes.truth import run_truth
-from fairway.subject.sample import Sample, Touch, sample
-from fairway.subject.subject import build_subject
+from fairway.judge.gather import _take
+from fairway.judge.judge import ENOUGH, Judge
+from fairway.judge.lattice import lattice
+from fairway.judge.runtimes.eager import rounding, run_eager, to_array
+from fairway.judge.runtimes.liberties import PlainArithmetic
+from fairway.judge.runtimes.truth import run_truth
+from fairway.judge.sample_result import SUMS, TIES
+from fairway.model.sample import Sample, Touch, sample
+from fairway.model.subject import build_subject
 
 
 class Net(torch.nn.Module):
@@ -160,9 +160,7 @@ def test_equal_elements_in_another_order_are_excused():
 
 
 def test_a_file_that_breaks_ties_differently_is_unproven_with_the_number(tmp_path):
-    result = fairway.export(
-        TopOfRounded(), ["x: float32[batch, 9]"], tmp_path / "top.onnx", bounds={"batch": (1, 4)}
-    )
+    result = fairway.export(TopOfRounded(), ["x: float32[batch, 9]"], tmp_path / "top.onnx", bounds={"batch": (1, 4)})
     assert result.verdict == "unproven"
     found = {finding.code: finding for finding in result.findings}
     assert "FW413" in found

@@ -2,9 +2,9 @@
 
 from itertools import pairwise
 
-from fairway.evidence.lattice import COUNTED, SWEEP, WALK, lattice, probes
-from fairway.subject.dims import Dim, Domain
-from fairway.subject.values import FLAVOURS
+from fairway.judge.lattice import COUNTED, SWEEP, WALK, lattice, probes
+from fairway.model.dims import Dim, Domain
+from fairway.model.values import FLAVOURS
 
 DOMAIN = Domain((Dim("batch", 1, 8), Dim("time", 10, 2000)))
 EXAMPLE, OTHER = {"batch": 2, "time": 19}, {"batch": 3, "time": 23}

@@ -12,7 +12,7 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 import fairway
-from fairway.evidence.randomness import random_nodes
+from fairway.judge.randomness import random_nodes
 
 SPEC, BOUNDS = ["x: float32[batch, 4]"], {"batch": (1, 6)}
 X = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])

@@ -11,15 +11,15 @@ import pytest
 import torch
 
 import fairway
-from fairway.evidence import rows
-from fairway.evidence.evidence import RowIndependence
-from fairway.evidence.judge import Judge
-from fairway.evidence.lattice import Level, sample
-from fairway.evidence.row_batches import Batch, choose_sizes, divide
-from fairway.evidence.rows import compare_rows
-from fairway.runtimes.eager import run_eager, to_array
-from fairway.subject.dims import Dim
-from fairway.subject.subject import Subject, build_subject
+from fairway.judge import rows
+from fairway.judge.evidence import RowIndependence
+from fairway.judge.judge import Judge
+from fairway.judge.lattice import Level, sample
+from fairway.judge.row_batches import Batch, choose_sizes, divide
+from fairway.judge.rows import compare_rows
+from fairway.judge.runtimes.eager import run_eager, to_array
+from fairway.model.dims import Dim
+from fairway.model.subject import Subject, build_subject
 
 Forward = Callable[..., Any]
 

@@ -12,15 +12,15 @@ import pytest
 import torch
 
 import fairway
-from fairway.recall import read_record
-from fairway.record import record_path
-from fairway.runtimes.ort import OrtSession
-from fairway.runtimes.second import ENGINES, engines_here
-from fairway.serve.canary import examine
-from fairway.serve.signature import read_signature
-from fairway.subject import canary
-from fairway.subject.onnx_file import open_header
-from fairway.subject.spec import parse_input
+from fairway.deploy.serve.canary_check import examine
+from fairway.deploy.serve.signature import read_signature
+from fairway.judge.runtimes.ort import OrtSession
+from fairway.judge.runtimes.second import ENGINES, engines_here
+from fairway.model import canary
+from fairway.model.onnx_file import open_header
+from fairway.model.spec import parse_input
+from fairway.record.files import record_path
+from fairway.record.reader import read_record
 from serve.test_parts import runner, through
 
 SHAPE_OF = """<ir_version: 10, opset_import: ["" : 20]>
@@ -61,8 +61,11 @@ def test_the_canary_draws_inputs_without_dims() -> None:
     lines = ["x: float32[]", "n: int64[] < 5", "b: bool[]", "r: float32[] in 0..1"]
     drawn = canary.draw([parse_input(line) for line in lines], {})
     assert {name: (array.shape, array.dtype.name) for name, array in drawn.items()} == {
-        "x": ((), "float32"), "n": ((), "int64"), "b": ((), "bool"), "r": ((), "float32"),
-    }  # fmt: skip
+        "x": ((), "float32"),
+        "n": ((), "int64"),
+        "b": ((), "bool"),
+        "r": ((), "float32"),
+    }
 
 
 class Power(torch.nn.Module):

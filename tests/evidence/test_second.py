@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from fairway.evidence.judge import Judge
-from fairway.runtimes import second
-from fairway.runtimes.eager import run_eager, to_array
-from fairway.runtimes.second import SLACK, consult
-from fairway.subject.sample import sample
-from fairway.subject.subject import Subject, build_subject
+from fairway.judge.judge import Judge
+from fairway.judge.runtimes import second
+from fairway.judge.runtimes.eager import run_eager, to_array
+from fairway.judge.runtimes.second import SLACK, consult
+from fairway.model.sample import sample
+from fairway.model.subject import Subject, build_subject
 
 
 class Net(torch.nn.Module):

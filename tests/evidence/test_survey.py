@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from fairway.evidence import survey
-from fairway.evidence.judge import sample_inputs
-from fairway.evidence.survey import study_values, survey_branches
-from fairway.subject.ranges import describe_range
-from fairway.subject.study import Study
-from fairway.subject.subject import Subject, build_subject
+from fairway.judge import survey
+from fairway.judge.judge import sample_inputs
+from fairway.judge.survey import study_values, survey_branches
+from fairway.model.ranges import describe_range
+from fairway.model.study import Study
+from fairway.model.subject import Subject, build_subject
 
 
 def study(model: nn.Module, inputs: Any, **more: Any) -> tuple[Subject, Study]:

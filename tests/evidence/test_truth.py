@@ -14,9 +14,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fairway.runtimes.eager import run_eager
-from fairway.runtimes.truth import run_truth
-from fairway.subject.subject import build_subject
+from fairway.judge.runtimes.eager import run_eager
+from fairway.judge.runtimes.truth import run_truth
+from fairway.model.subject import build_subject
 
 F32, F16, BF16, F64 = torch.float32, torch.float16, torch.bfloat16, torch.float64
 

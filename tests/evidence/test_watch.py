@@ -6,11 +6,11 @@ from torch._higher_order_ops import while_loop
 from torch._higher_order_ops.scan import scan
 
 import fairway
-from fairway.runtimes import huge
-from fairway.runtimes.eager import run_eager
-from fairway.runtimes.liberties import PlainArithmetic
-from fairway.runtimes.truth import run_truth
-from fairway.subject.subject import build_subject
+from fairway.judge.runtimes import large_weights as huge
+from fairway.judge.runtimes.eager import run_eager
+from fairway.judge.runtimes.liberties import PlainArithmetic
+from fairway.judge.runtimes.truth import run_truth
+from fairway.model.subject import build_subject
 
 
 class Gate(torch.nn.Module):

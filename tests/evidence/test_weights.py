@@ -16,11 +16,11 @@ from onnx import numpy_helper
 from torch import nn
 
 import fairway
-from fairway.evidence import answers
-from fairway.evidence import weights as comparing
-from fairway.evidence.alterations import compare_numbers
-from fairway.evidence.weights import Weights, compare_weights
-from fairway.findings import Finding
+from fairway.diagnostics import Finding
+from fairway.judge import answers
+from fairway.judge import weight_comparison as comparing
+from fairway.judge.alterations import compare_numbers
+from fairway.judge.weight_comparison import Weights, compare_weights
 
 
 class Words(nn.Module):

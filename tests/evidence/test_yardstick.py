@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from fairway.evidence.cells import BUCKETS, POSITIONS, ZEROS, bucket, position
-from fairway.evidence.compare import Difference, Measured, compare_structure, is_lost, measure
-from fairway.evidence.counts import count_differences
-from fairway.evidence.yardstick import FACTOR, Yardstick
+from fairway.judge.cells import BUCKETS, POSITIONS, ZEROS, bucket, position
+from fairway.judge.compare import Difference, Measured, compare_structure, is_lost, measure
+from fairway.judge.counts import count_differences
+from fairway.judge.yardstick import FACTOR, Yardstick
 
 
 def _judged(truth, own, theirs, dtype="float32"):

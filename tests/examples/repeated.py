@@ -1,6 +1,6 @@
 """Exports recipes, each as often as asked, in this one process, and prints what came out: hashes and evidence.
 
-    python repeated.py FOLDER TIMES RECIPE...
+python repeated.py FOLDER TIMES RECIPE...
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fairway.exporting import export_subject, make_settings
-from fairway.subject.recipe import Overrides, load_subject
+from fairway.convert.export import export_subject, make_settings
+from fairway.model.recipe import Overrides, load_subject
 
 MEASURED = {"seconds", "spent", "export_seconds", "peak_mb"}
 """What tells of this run's time and memory rather than of the file."""

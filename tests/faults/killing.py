@@ -27,8 +27,8 @@ import onnxruntime
 import torch
 
 import fairway
-from fairway import exporting
-from fairway.weights import store
+from fairway.convert import export as exporting
+from fairway.model import weight_storage as store
 
 # Once and here, so that a run takes a fraction of a second; torch makes its own cache folder meanwhile.
 exporting.warm_up()
@@ -109,9 +109,13 @@ def export_tagged(folder: Path, tag: float, overwrite: bool = True, **more: Any)
     store.EMBEDDED = 0
     try:
         result = fairway.export(
-            Tagged(tag), ["x: float32[batch, 2048]"], folder / "out.onnx", bounds={"batch": (1, 4)},
-            overwrite=overwrite, **{"level": "quick", "routes": ["trace"], **more},
-        )  # fmt: skip
+            Tagged(tag),
+            ["x: float32[batch, 2048]"],
+            folder / "out.onnx",
+            bounds={"batch": (1, 4)},
+            overwrite=overwrite,
+            **{"level": "quick", "routes": ["trace"], **more},
+        )
     except fairway.UserError as error:
         return f"{error.finding.code}: {error.finding.seen}"
     return result.verdict

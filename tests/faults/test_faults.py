@@ -18,7 +18,7 @@ from moments import DELIVERING, MOMENTS
 from safetensors.torch import load_file, save_file
 
 import fairway
-from fairway import workshop
+from fairway.workers import staging as workshop
 
 OLD, NEW = 1.0, 2.0
 
@@ -98,8 +98,8 @@ def test_what_was_committed_arrives_although_its_maker_and_the_janitor_die(place
     assert place.run(OLD) == (None, "verified")
 
     def work() -> str:
-        wrap("fairway.workshop:Janitor.watch", lambda real: lambda *told: None)
-        kill_at(Moment("fairway.workshop:os.replace", "after", 2))
+        wrap("fairway.workers.staging:Janitor.watch", lambda real: lambda *told: None)
+        kill_at(Moment("fairway.workers.staging:os.replace", "after", 2))
         return export_tagged(place.folder, NEW)
 
     assert Apart(work, place.temporary).wait()[0] == signal.SIGKILL
@@ -111,8 +111,8 @@ def test_what_was_committed_arrives_although_its_maker_and_the_janitor_die(place
 
 def test_the_next_run_sweeps_what_a_dead_one_left(place: Place) -> None:
     def work() -> str:
-        wrap("fairway.workshop:Janitor.watch", lambda real: lambda *told: None)
-        kill_at(Moment("fairway.deliver:commit"))
+        wrap("fairway.workers.staging:Janitor.watch", lambda real: lambda *told: None)
+        kill_at(Moment("fairway.record.delivery:commit"))
         return export_tagged(place.folder, OLD)
 
     assert Apart(work, place.temporary).wait()[0] == signal.SIGKILL
@@ -124,13 +124,13 @@ def test_the_next_run_sweeps_what_a_dead_one_left(place: Place) -> None:
 LINKED = tuple(
     Moment(place, when)
     for place, when in (
-        ("fairway.weights.store:ir.save", "before"),
-        ("fairway.weights.store:ir.save", "after"),
-        ("fairway.ladder.judging:gather", "before"),
-        ("fairway.exporting:write_record", "after"),
-        ("fairway.deliver:commit", "before"),
-        ("fairway.workshop:_carry", "after"),
-        ("fairway.workshop:shutil.rmtree", "before"),
+        ("fairway.model.weight_storage:ir.save", "before"),
+        ("fairway.model.weight_storage:ir.save", "after"),
+        ("fairway.convert.ladder.judge_worker:gather", "before"),
+        ("fairway.convert.export:write_record", "after"),
+        ("fairway.record.delivery:commit", "before"),
+        ("fairway.workers.staging:_carry", "after"),
+        ("fairway.workers.staging:shutil.rmtree", "before"),
     )
 )
 """Moments at which a candidate that links to a checkpoint lies beside the workshop, or may do so."""
@@ -143,9 +143,15 @@ def export_linked(folder: Path) -> str:
     model = Tagged(OLD)
     model.weight = torch.nn.Parameter(load_file(path)["weight"], requires_grad=False)
     return fairway.export(
-        model, ["x: float32[batch, 2048]"], folder / "out.onnx", bounds={"batch": (1, 4)}, level="quick",
-        weights="link", overwrite=True, routes=["export-dynamic"],
-    ).verdict  # fmt: skip
+        model,
+        ["x: float32[batch, 2048]"],
+        folder / "out.onnx",
+        bounds={"batch": (1, 4)},
+        level="quick",
+        weights="link",
+        overwrite=True,
+        routes=["export-dynamic"],
+    ).verdict
 
 
 @pytest.mark.parametrize("janitor", [True, False], ids=["janitor", "next-run"])
@@ -155,7 +161,7 @@ def test_kill_9_leaves_the_checkpoint_and_a_whole_linked_file_or_none(
 ) -> None:
     def work() -> str:
         if not janitor:
-            wrap("fairway.workshop:Janitor.watch", lambda real: lambda *told: None)
+            wrap("fairway.workers.staging:Janitor.watch", lambda real: lambda *told: None)
         kill_at(moment)
         return export_linked(place.folder)
 
@@ -196,8 +202,8 @@ def test_what_a_worker_had_started_ends_with_a_killed_export(place: Place) -> No
 
             return started
 
-        wrap("fairway.ladder.climb:capture", around)
-        kill_at(Moment("fairway.weights.store:ir.save"))
+        wrap("fairway.convert.ladder.climb:capture", around)
+        kill_at(Moment("fairway.model.weight_storage:ir.save"))
         return export_tagged(place.folder, NEW)
 
     assert Apart(work, place.temporary).wait()[0] == signal.SIGKILL
@@ -221,7 +227,7 @@ def test_without_overwrite_one_of_two_wins_and_the_other_is_told(place: Place) -
 
 def test_a_race_with_kills_leaves_one_whole_set(place: Place) -> None:
     assert place.run(OLD) == (None, "verified")
-    moments = [Moment("fairway.workshop:os.replace", "after", n) for n in (2, 3)]
+    moments = [Moment("fairway.workers.staging:os.replace", "after", n) for n in (2, 3)]
     running = [place.start(NEW + n, moment) for n, moment in enumerate([*moments, None])]
     died = [one.wait() for one in running]
     assert [number for number, _ in died] == [signal.SIGKILL, signal.SIGKILL, None]
@@ -246,7 +252,7 @@ def test_a_worker_that_hangs_with_a_lock_in_its_hands_is_ended(place: Place) -> 
             with workshop.locked(place.folder):
                 time.sleep(300)
 
-        at(Moment("fairway.ladder.climb:capture"), hang)
+        at(Moment("fairway.convert.ladder.climb:capture"), hang)
         return export_tagged(place.folder, NEW, timeout=1.0)
 
     assert Apart(work, place.temporary).wait() == (None, "failed")
@@ -254,7 +260,9 @@ def test_a_worker_that_hangs_with_a_lock_in_its_hands_is_ended(place: Place) -> 
     assert place.run(NEW) == (None, "verified")
 
 
-@pytest.mark.parametrize("victim", ["fairway.ladder.climb:capture", "fairway.ladder.judging:gather"])
+@pytest.mark.parametrize(
+    "victim", ["fairway.convert.ladder.climb:capture", "fairway.convert.ladder.judge_worker:gather"]
+)
 def test_a_worker_out_of_memory_is_a_result(place: Place, victim: str) -> None:
     assert place.run(OLD) == (None, "verified")
 
@@ -288,8 +296,8 @@ def test_a_clock_that_jumps_changes_nothing(place: Place, jump: float) -> None:
         def leap() -> None:
             time.time = lambda: real() + jump
 
-        at(Moment("fairway.ladder.climb:_look"), leap)
-        at(Moment("fairway.exporting:write_record"), leap)
+        at(Moment("fairway.convert.ladder.climb:_look"), leap)
+        at(Moment("fairway.convert.export:write_record"), leap)
         return export_tagged(place.folder, NEW)
 
     assert Apart(work, place.temporary).wait() == (None, "verified")
@@ -336,7 +344,7 @@ def test_a_folder_that_becomes_read_only_in_the_middle_keeps_the_old_file(small_
         subprocess.run(["mount", "-o", f"remount,{how}", str(small_disk.folder)], check=True)
 
     def work() -> str:
-        at(Moment("fairway.deliver:commit"), lambda: remount("ro"))
+        at(Moment("fairway.record.delivery:commit"), lambda: remount("ro"))
         return export_tagged(small_disk.folder, NEW)
 
     died, said = Apart(work, small_disk.temporary).wait()

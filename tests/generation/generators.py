@@ -14,9 +14,15 @@ import transformers as tf
 WORDS = 64
 TOKENS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 SIZES = {
-    **TOKENS, "vocab_size": WORDS, "hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "num_hidden_layers": 2, "max_position_embeddings": 128,
-}  # fmt: skip
+    **TOKENS,
+    "vocab_size": WORDS,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 128,
+}
 
 
 def draw(model: Any, gain: float, seed: int) -> Any:

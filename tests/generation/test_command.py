@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from fairway.cli import main
-from fairway.findings import Finding
-from fairway.generation import export
-from fairway.generation.result import GenerationResult
-from fairway.generation.steps import Run, Step
-from fairway.ladder.climb import Settings, Verdict
+from fairway.convert.generation import export_generator as export
+from fairway.convert.generation.generation_result import GenerationResult
+from fairway.convert.generation.step_comparison import Run, Step
+from fairway.convert.ladder.climb import Settings, Verdict
+from fairway.diagnostics import Finding
 
 RECIPE = "import torch\nnet = torch.nn.Linear(2, 2)\n"
 Call = Callable[..., tuple[int, str, str]]
@@ -64,8 +64,13 @@ def test_the_result_is_shown_and_every_wish_is_passed_on(fairway: Call, monkeypa
     ]
     model, folder, settings, bounds, prompts, steps, overwrite, progress = heard
     assert (type(model).__name__, folder, bounds, prompts, steps, overwrite) == (
-        "Linear", Path("out"), {"past": (0, 9)}, None, 7, True,
-    )  # fmt: skip
+        "Linear",
+        Path("out"),
+        {"past": (0, 9)},
+        None,
+        7,
+        True,
+    )
     assert isinstance(settings, Settings)
     assert (settings.level, settings.limits.seconds, callable(progress)) == ("quick", 5.0, True)
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import torch
 
-from fairway.generation import export
-from fairway.generation.greedy import Player
-from fairway.generation.result import GenerationResult
-from fairway.result import Result
+from fairway.convert.generation import export_generator as export
+from fairway.convert.generation.generation_result import GenerationResult
+from fairway.convert.generation.greedy import Player
+from fairway.convert.result import Result
 
 from .conftest import Exported
 
@@ -47,8 +47,10 @@ class Forgetful(Player):
     """Loses its cache's last entry at every step after the prompt."""
 
     def follow(self, tokens: torch.Tensor) -> torch.Tensor:
-        self.cache = {name: tensor * (torch.arange(tensor.shape[2]) < tensor.shape[2] - 1)[:, None]
-                      for name, tensor in self.cache.items()}  # fmt: skip
+        self.cache = {
+            name: tensor * (torch.arange(tensor.shape[2]) < tensor.shape[2] - 1)[:, None]
+            for name, tensor in self.cache.items()
+        }
         return super().follow(tokens)
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fairway import workshop
-from fairway.errors import UserError
-from fairway.generation.folder import check_folder, put_folder
-from fairway.workshop import Janitor
+from fairway.convert.generation.folder_delivery import check_folder, put_folder
+from fairway.diagnostics.errors import UserError
+from fairway.workers import staging as workshop
+from fairway.workers.staging import Janitor
 
 
 @pytest.fixture(scope="module")

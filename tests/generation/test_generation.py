@@ -64,9 +64,7 @@ def test_an_encoder_decoder_is_three_graphs_with_both_caches(exported: Export) -
     assert sorted(p.name for p in folder.iterdir()) == sorted(
         [*BESIDE, *(f"{name}{end}" for name in names for end in (".onnx", ".fairway.json"))]
     )
-    own, cross = (
-        [f"0.{side}.{what}" for what in ("key", "value")] for side in ("decoder", "encoder")
-    )
+    own, cross = ([f"0.{side}.{what}" for what in ("key", "value")] for side in ("decoder", "encoder"))
     assert signature(folder / "encoder_model.onnx") == (["input_ids", "attention_mask"], ["last_hidden_state"])
     assert signature(folder / "decoder_model.onnx") == (
         ["encoder_attention_mask", "input_ids", "encoder_hidden_states"],
@@ -86,8 +84,11 @@ def test_settings_of_other_runtimes_lie_beside_the_graph(exported: Export) -> No
     assert genai["model"]["context_length"] == genai["search"]["max_length"] == 128
     decoder = genai["model"]["decoder"]
     assert {key: decoder[key] for key in ("filename", "head_size", "num_key_value_heads", "num_hidden_layers")} == {
-        "filename": "model.onnx", "head_size": 4, "num_key_value_heads": 2, "num_hidden_layers": 2,
-    }  # fmt: skip
+        "filename": "model.onnx",
+        "head_size": 4,
+        "num_key_value_heads": 2,
+        "num_hidden_layers": 2,
+    }
     inputs, outputs = signature(folder / "model.onnx")
     for names, there in ((decoder["inputs"], inputs), (decoder["outputs"], outputs)):
         assert {name.replace("%d", "1") for name in names.values()} <= set(there)

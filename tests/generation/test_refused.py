@@ -38,10 +38,18 @@ def without_a_start() -> Any:
 
 def hybrid() -> Any:
     config = tf.Qwen3NextConfig(
-        **generators.SIZES, head_dim=4, layer_types=["linear_attention", "full_attention"], num_experts=2,
-        num_experts_per_tok=1, moe_intermediate_size=8, shared_expert_intermediate_size=8, linear_num_value_heads=2,
-        linear_num_key_heads=2, linear_key_head_dim=4, linear_value_head_dim=4,
-    )  # fmt: skip
+        **generators.SIZES,
+        head_dim=4,
+        layer_types=["linear_attention", "full_attention"],
+        num_experts=2,
+        num_experts_per_tok=1,
+        moe_intermediate_size=8,
+        shared_expert_intermediate_size=8,
+        linear_num_value_heads=2,
+        linear_num_key_heads=2,
+        linear_key_head_dim=4,
+        linear_value_head_dim=4,
+    )
     return tf.Qwen3NextForCausalLM(config).eval()
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from fairway.findings import Finding
-from fairway.generation import steps as stepping
-from fairway.generation.anatomy import Anatomy, examine
-from fairway.generation.greedy import Player, Prompt, Told, make_prompts
-from fairway.generation.steps import Run, compare_steps
+from fairway.convert.generation import step_comparison as stepping
+from fairway.convert.generation.anatomy import Anatomy, examine
+from fairway.convert.generation.greedy import Player, Prompt, Told, make_prompts
+from fairway.convert.generation.step_comparison import Run, compare_steps
+from fairway.diagnostics import Finding
 
 from . import generators
 from .conftest import Exported
@@ -105,9 +105,7 @@ def told_of(ours: list[float], token: int) -> tuple[Told, np.ndarray[Any, Any]]:
         ([1.0, 2.0, 0.0], [1.0, 2.0, 9.0], "wrong"),
     ],
 )
-def test_a_near_tie_is_undecided_and_a_clear_lead_is_not(
-    ours: list[float], theirs: list[float], choice: str
-) -> None:
+def test_a_near_tie_is_undecided_and_a_clear_lead_is_not(ours: list[float], theirs: list[float], choice: str) -> None:
     told, own = told_of(ours, 1)
     allowed = np.full((1, 1, 3), 1e-5)
     step, row, lead, doubt = stepping._step(0, told, own, np.array([[theirs]]), allowed, np.zeros((1, 1)))

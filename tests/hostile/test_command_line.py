@@ -80,7 +80,7 @@ def bomb(path: Path) -> None:
 
 def test_a_bomb_never_reaches_the_judge(fairway: Fairway, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bomb(folder / "out.onnx")
-    monkeypatch.setattr("fairway.exporting.judge_file", lambda *more: pytest.fail("the judge was asked"))
+    monkeypatch.setattr("fairway.convert.export.judge_file", lambda *more: pytest.fail("the judge was asked"))
     for words in (VERIFY, ("inspect", "out.onnx")):
         said = fairway(*words)
         assert said.code == 3

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from fairway.findings.log import TAIL, Known, decode, find_known, read_tail
-from fairway.findings.signatures import EXPORTERS, OTHERS
-from fairway.knowledge.answer import find_answers
-from fairway.ladder.attempt import Failure
-from fairway.ladder.diagnose import explain
+from fairway.convert.ladder.diagnose import explain
+from fairway.diagnostics.knowledge.answer import find_answers
+from fairway.diagnostics.log import TAIL, Known, decode, find_known, read_tail
+from fairway.diagnostics.signatures import EXPORTERS, OTHERS
+from fairway.workers.attempt import Failure
 
 LOGS = {
     "FW303": "torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode: Could not guard on u0 > 0",
@@ -22,8 +22,8 @@ LOGS = {
     "FW307": "torch.jit.frontend.NotSupportedError: Compiled functions can't take variable number of arguments",
     "FW009": "OSError: [Errno 28] No space left on device",
     "FW218": "TracerWarning: Converting a tensor to a Python boolean might cause the trace to be incorrect.",
-    "FW328": "fairway.weights.stamp.Unlike: blocks.1 has 7 nodes, blocks.2 has 8",
-    "FW306": "fairway.ladder.capture.OpsetNotHonoured: asked for 18",
+    "FW328": "fairway.convert.blocks.stamp.Unlike: blocks.1 has 7 nodes, blocks.2 has 8",
+    "FW306": "fairway.convert.ladder.capture.OpsetNotHonoured: asked for 18",
     "FW212": "RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)",
     "FW107": "_pickle.UnpicklingError: Weights only load failed.",
     "FW110": "onnxruntime.capi.onnxruntime_pybind11_state.InvalidProtobuf: [ONNXRuntimeError] : 7 : INVALID_PROTOBUF",
@@ -67,11 +67,28 @@ def test_where_nothing_is_known_nothing_is_claimed(text: str) -> None:
 
 
 JUNK = [
-    b"\n", b" ", b"|", b"a.", b"marked ", b"- ", b"\x1b[", b"RuntimeError\n", b"RuntimeError: marked marked\n", b"\xff",
-    b"No decompositions registered for the ", b'File "', b"Exporting the operator '", b"\0", b"xError: - specializ\n",
-    b"xError: " + b"marked " * 250 + b"\n", b"a.py:1: xWarning: ", b"torch" + b" " * 40 + b":", b"_Map_base::a",
-    b"Could not find an implementation for the node ", b"xError: Could not find an implementation for the node x\n",
-]  # fmt: skip
+    b"\n",
+    b" ",
+    b"|",
+    b"a.",
+    b"marked ",
+    b"- ",
+    b"\x1b[",
+    b"RuntimeError\n",
+    b"RuntimeError: marked marked\n",
+    b"\xff",
+    b"No decompositions registered for the ",
+    b'File "',
+    b"Exporting the operator '",
+    b"\0",
+    b"xError: - specializ\n",
+    b"xError: " + b"marked " * 250 + b"\n",
+    b"a.py:1: xWarning: ",
+    b"torch" + b" " * 40 + b":",
+    b"_Map_base::a",
+    b"Could not find an implementation for the node ",
+    b"xError: Could not find an implementation for the node x\n",
+]
 
 
 @pytest.mark.parametrize("piece", JUNK)

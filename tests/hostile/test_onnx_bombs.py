@@ -10,8 +10,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from fairway.subject import onnx_asks, onnx_file, room
-from fairway.subject.onnx_file import check_room, open_header
+from fairway.model import memory_check as room
+from fairway.model import onnx_file
+from fairway.model import onnx_requirements as onnx_asks
+from fairway.model.onnx_file import check_room, open_header
 
 from .watch import opened, refusal
 
@@ -194,9 +196,21 @@ def traps(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     "location",
-    ["../secret", "/etc/passwd", "link", "folder/secret", "sub/../../secret", "sub/../w.bin", "loop", "device", "a\0b",
-     "", "./../secret", "*/_ORT_MEM_ADDR_/*"],
-)  # fmt: skip
+    [
+        "../secret",
+        "/etc/passwd",
+        "link",
+        "folder/secret",
+        "sub/../../secret",
+        "sub/../w.bin",
+        "loop",
+        "device",
+        "a\0b",
+        "",
+        "./../secret",
+        "*/_ORT_MEM_ADDR_/*",
+    ],
+)
 def test_a_name_that_leads_out_of_the_folder_is_refused(traps: Path, location: str) -> None:
     assert refused(save(traps, weights=[external(location)])) == ("FW112", f"m.onnx: w asks for {location!r}")
 

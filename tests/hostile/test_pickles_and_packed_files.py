@@ -16,11 +16,11 @@ import pytest
 import torch
 from torch import nn
 
-from fairway.subject import checkpoint as checkpoint_module
-from fairway.subject import data as data_module
-from fairway.subject.checkpoint import load_checkpoint
-from fairway.subject.data import read_data
-from fairway.subject.subject import Subject, build_subject
+from fairway.model import checkpoint as checkpoint_module
+from fairway.model import data as data_module
+from fairway.model.checkpoint import load_checkpoint
+from fairway.model.data import read_data
+from fairway.model.subject import Subject, build_subject
 
 from .watch import refusal
 
@@ -90,13 +90,14 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "newer pickle": (lambda: pickle.dumps({"weight": Payload()}, 4), "FW107"),
     "text pickle": (lambda: pickle.dumps({"weight": Payload()}, 0), "FW105"),
     "pickle in an archive": (
-        lambda: zipped(archive__data_pkl=pickle.dumps(Payload(), 2), archive__version=b"3\n"), "FW107"
+        lambda: zipped(archive__data_pkl=pickle.dumps(Payload(), 2), archive__version=b"3\n"),
+        "FW107",
     ),
     "archive in an archive": (lambda: zipped(w_pt=saved({"weight": Payload()})), "FW105"),
     "tar": (tar, "FW105"),
     "array of objects": (lambda: object_array(False), "FW105"),
     "arrays of objects": (lambda: object_array(True), "FW105"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".pth", ".bin", ".ckpt", ".pkl", ""])

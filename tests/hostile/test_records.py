@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from fairway.recall import LARGEST, compare_with_record, parse_record, parse_short, read_record
-from fairway.record import hash_file
+from fairway.record.files import hash_file
+from fairway.record.reader import LARGEST, compare_with_record, parse_record, parse_short, read_record
 
 from .watch import opened, refusal
 
@@ -88,14 +88,17 @@ BROKEN: list[tuple[str, Any, str]] = [
     ("remedies", [{"name": "\x1b[2J"}], r"a remedy's name is '\x1b[2J'"),
     ("versions", {"torch": 2}, "a version is 2"),
     ("subject", None, "subject is None, not an object"),
-    ("subject", {"sha256": "a" * 64, "domain": {"n": {"low": 1, "high": 2**70, "multiple": 1}}},
-     f"domain.n.high is {2**70}"),
+    (
+        "subject",
+        {"sha256": "a" * 64, "domain": {"n": {"low": 1, "high": 2**70, "multiple": 1}}},
+        f"domain.n.high is {2**70}",
+    ),
     ("subject", {"sha256": "A" * 64, "domain": {}}, f"subject.sha256 is '{'A' * 59}"),
     ("evidence", [], "evidence is of type list, not an object"),
     ("evidence", {"tested": 3}, "evidence.tested is not a list"),
     ("file", {"name": "../m.onnx", "sha256": "a" * 64}, "a file's name is '../m.onnx'"),
     ("file", {"name": "m.onnx", "sha256": 3}, "file.sha256 is 3"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("key", "value", "seen"), BROKEN)
@@ -155,9 +158,16 @@ WORDS = {"subject_sha256": "subject.sha256"}
 
 def test_the_short_record_inside_a_file_is_held_to_the_same(record: dict[str, Any]) -> None:
     short = {
-        "format": 1, "verdict": "verified", "route": "trace", "remedies": [], "domain": {}, "subject_sha256": "b" * 64,
-        "level": "deep", "points": 3, "versions": {},
-    }  # fmt: skip
+        "format": 1,
+        "verdict": "verified",
+        "route": "trace",
+        "remedies": [],
+        "domain": {},
+        "subject_sha256": "b" * 64,
+        "level": "deep",
+        "points": 3,
+        "versions": {},
+    }
     assert str(parse_short(json.dumps(short))) == "verified for one fixed shape; 3 samples, level deep"
     for key in short:
         if key not in ("route", "level"):

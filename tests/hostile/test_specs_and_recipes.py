@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairway.subject import subject as subject_module
-from fairway.subject.recipe import LARGEST, Overrides, load_subject
-from fairway.subject.spec import parse_dim, parse_input
-from fairway.subject.subject import build_subject
+from fairway.model import subject as subject_module
+from fairway.model.recipe import LARGEST, Overrides, load_subject
+from fairway.model.spec import parse_dim, parse_input
+from fairway.model.subject import build_subject
 
 from .watch import opened, refusal
 
@@ -29,17 +29,29 @@ def small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("lines", "dims", "seen"),
     [
-        (["x: float32[1000000000, 1000000000]"], {},
-         "x: float32[1000000000, 1000000000] at fixed: 4.0 EB of inputs; this machine has 1.0 GB"),
-        (["x: int8[n, 2]"], {"n": (1, 2**40)},
-         "x: int8[n, 2] at n=1099511627776: 2.2 TB of inputs; this machine has 1.0 GB"),
+        (
+            ["x: float32[1000000000, 1000000000]"],
+            {},
+            "x: float32[1000000000, 1000000000] at fixed: 4.0 EB of inputs; this machine has 1.0 GB",
+        ),
+        (
+            ["x: int8[n, 2]"],
+            {"n": (1, 2**40)},
+            "x: int8[n, 2] at n=1099511627776: 2.2 TB of inputs; this machine has 1.0 GB",
+        ),
         (["x: int8[n]"], {"n": (1, 10**18)}, "dim n: 1..1000000000000000000; a bound is at most 2^40"),
-        (["x: float32[a-b]"], {"a": (9, 10**9), "b": (0, 9)},
-         "x: float32[a-b] at a=1000000000, b=0: 4.0 GB of inputs; this machine has 1.0 GB"),
-        (["x: float32[150000000]", "y: float32[150000000]"], {},
-         "y: float32[150000000] at fixed: 1.2 GB of inputs; this machine has 1.0 GB"),
+        (
+            ["x: float32[a-b]"],
+            {"a": (9, 10**9), "b": (0, 9)},
+            "x: float32[a-b] at a=1000000000, b=0: 4.0 GB of inputs; this machine has 1.0 GB",
+        ),
+        (
+            ["x: float32[150000000]", "y: float32[150000000]"],
+            {},
+            "y: float32[150000000] at fixed: 1.2 GB of inputs; this machine has 1.0 GB",
+        ),
     ],
-)  # fmt: skip
+)
 def test_inputs_that_do_not_fit_into_memory_are_refused(
     lines: list[str], dims: dict[str, tuple[int, int]], seen: str
 ) -> None:
@@ -48,9 +60,27 @@ def test_inputs_that_do_not_fit_into_memory_are_refused(
 
 @pytest.mark.parametrize(
     "size",
-    ["+".join("abcdefghijkl"), "lambda: 3", "1if n else 2", "n.real", "0x10", "n[0]", "9" * 201, "10**9",
-     "__import__('os')", "-n", "1e9", "True", "n\0", "٣", "(" * 101 + "n" + ")" * 101, "n" + "+1" * 101, "n//0//", ""],
-)  # fmt: skip
+    [
+        "+".join("abcdefghijkl"),
+        "lambda: 3",
+        "1if n else 2",
+        "n.real",
+        "0x10",
+        "n[0]",
+        "9" * 201,
+        "10**9",
+        "__import__('os')",
+        "-n",
+        "1e9",
+        "True",
+        "n\0",
+        "٣",
+        "(" * 101 + "n" + ")" * 101,
+        "n" + "+1" * 101,
+        "n//0//",
+        "",
+    ],
+)
 @pytest.mark.filterwarnings("error")
 def test_a_size_that_is_more_than_a_size_is_refused_without_a_warning(size: str) -> None:
     assert refusal(lambda: build_subject(Net(), [f"x: int8[1, {size}]"]))[0] == "FW001"

@@ -7,8 +7,19 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src/fairway"
 
-OPENERS = ("load", "InferenceSession", "ReferenceEvaluator", "compile_model", "read_model", "OrtSession", "open_second",
-           "open_runtime", "load_model", "load_file", "safe_open")  # fmt: skip
+OPENERS = (
+    "load",
+    "InferenceSession",
+    "ReferenceEvaluator",
+    "compile_model",
+    "read_model",
+    "OrtSession",
+    "open_second",
+    "open_runtime",
+    "load_model",
+    "load_file",
+    "safe_open",
+)
 
 KNOWN = {
     # The file that a user names: `verify_subject` has had `open_header` look at it before.

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fairway.errors import UserError
+from fairway.diagnostics.errors import UserError
 
 _listening: list[list[str]] = []
 

@@ -105,8 +105,7 @@ SAMPLES = {
         "Name:'/attn/Slice_9_output_0_ReduceMax_Reshape'"
     ),
     "external-data-through-a-link": (
-        "Fail: [ONNXRuntimeError] : 1 : FAIL : External data path validation failed for initializer: "
-        "out.bias."
+        "Fail: [ONNXRuntimeError] : 1 : FAIL : External data path validation failed for initializer: out.bias."
     ),
     "remainder-by-a-size": (
         "<class 'TypeError'>: int() argument must be a string, a bytes-like object or a real number, not "
@@ -121,8 +120,7 @@ SAMPLES = {
         "<OpOverload(op='aten.__lshift__', overload='Tensor')>."
     ),
     "antialias-not-translated": (
-        "RuntimeErrorWithDiagnostic: Unsupported FX nodes: {'call_function': "
-        "['aten._upsample_bilinear2d_aa.default']}."
+        "RuntimeErrorWithDiagnostic: Unsupported FX nodes: {'call_function': ['aten._upsample_bilinear2d_aa.default']}."
     ),
     "bucketize-not-translated": (
         "RuntimeErrorWithDiagnostic: Unsupported FX nodes: {'call_function': ['aten.bucketize.Tensor']}."
@@ -160,8 +158,7 @@ SAMPLES = {
         "SymbolicValueError: ONNX export does NOT support exporting bitwise OR for non-boolean input values"
     ),
     "trace-operator-missing": (
-        "UnsupportedOperatorError: Exporting the operator 'aten::trunc' to ONNX opset version 20 is not "
-        "supported"
+        "UnsupportedOperatorError: Exporting the operator 'aten::trunc' to ONNX opset version 20 is not supported"
     ),
     "trace-compiled-module-inside": (
         "RuntimeError: Tried to trace <__torch__.torch.nn.modules.activation.ReLU object> but it is not part "
@@ -183,8 +180,7 @@ SAMPLES = {
     "constant-of-the-wrong-type": "RuntimeError: required keyword attribute 'value' has the wrong type",
     "attribute-undefined": "RuntimeError: required keyword attribute 'Subgraph' is undefined",
     "trace-fft-refused": (
-        "UnsupportedOperatorError: Exporting the operator 'aten::fft_fft2' to ONNX opset version 20 is not "
-        "supported"
+        "UnsupportedOperatorError: Exporting the operator 'aten::fft_fft2' to ONNX opset version 20 is not supported"
     ),
     "trace-antialias-refused": (
         "UnsupportedOperatorError: Exporting the operator 'aten::_upsample_bilinear2d_aa' to ONNX opset "
@@ -195,8 +191,7 @@ SAMPLES = {
         "not factor of input size."
     ),
     "trace-adaptive-pool-dynamic": (
-        "SymbolicValueError: Unsupported: ONNX export of operator adaptive_avg_pool2d, input size not "
-        "accessible."
+        "SymbolicValueError: Unsupported: ONNX export of operator adaptive_avg_pool2d, input size not accessible."
     ),
     "trace-odd-output-refused": "RuntimeError: Only tuples, lists and Variables are supported as JIT inputs/outputs.",
     "dynamic-axes-not-converted": "RuntimeError: # Failed to convert 'dynamic_axes' to 'dynamic_shapes'.",
@@ -220,8 +215,7 @@ SAMPLES = {
     ),
     "causal-flag-symbolic": "TypeError: scaled_dot_product_attention(): argument 'is_causal' must be bool, not SymBool",
     "inverse-not-translated": (
-        "UnsupportedOperatorError: Exporting the operator 'aten::linalg_inv' to ONNX opset version 20 is not "
-        "supported"
+        "UnsupportedOperatorError: Exporting the operator 'aten::linalg_inv' to ONNX opset version 20 is not supported"
     ),
     "solve-not-translated": (
         "UnsupportedOperatorError: Exporting the operator 'aten::linalg_solve' to ONNX opset version 20 is "
@@ -234,8 +228,7 @@ SAMPLES = {
         "not supported"
     ),
     "cumprod-not-translated": (
-        "UnsupportedOperatorError: Exporting the operator 'aten::cumprod' to ONNX opset version 20 is not "
-        "supported"
+        "UnsupportedOperatorError: Exporting the operator 'aten::cumprod' to ONNX opset version 20 is not supported"
     ),
     "trace-reduce-axes-attribute": (
         "torch.onnx.errors.CheckerError: Unrecognized attribute: axes for operator ReduceMean"
@@ -267,8 +260,7 @@ SAMPLES = {
         "is not supported"
     ),
     "trace-rms-norm-refused": (
-        "UnsupportedOperatorError: Exporting the operator 'aten::rms_norm' to ONNX opset version 20 is not "
-        "supported"
+        "UnsupportedOperatorError: Exporting the operator 'aten::rms_norm' to ONNX opset version 20 is not supported"
     ),
     "trace-gradient-inside": (
         "UnsupportedOperatorError: Exporting the operator 'aten::slice_backward' to ONNX opset version 20 is "
@@ -276,18 +268,15 @@ SAMPLES = {
     ),
     "batch-of-one-specialised": "- You marked batch as dynamic but your code specialized it to be a constant (1).",
     "reason-hidden-by-refining": (
-        "UserError: Suggested fixes not found in error message given to "
-        "refine_dynamic_shapes_from_suggested_fixes()"
+        "UserError: Suggested fixes not found in error message given to refine_dynamic_shapes_from_suggested_fixes()"
     ),
     "rnn-graph-break": "torch._dynamo.exc.Unsupported: TorchDynamo purposely graph breaks on RNN, GRU, LSTMs",
     "trace-upsample-opset": "RuntimeError: ONNX export failed: Couldn't export operator aten::upsample_bilinear2d",
     "attention-without-mask-untraceable": (
-        "ValueError: Attention using SDPA can not be traced with torch.jit.trace when no attention_mask is "
-        "provided."
+        "ValueError: Attention using SDPA can not be traced with torch.jit.trace when no attention_mask is provided."
     ),
     "cache-in-the-output": (
-        "RuntimeError: Found <class 'transformers.cache_utils.DynamicCache'> in output, which is not a known "
-        "type."
+        "RuntimeError: Found <class 'transformers.cache_utils.DynamicCache'> in output, which is not a known type."
     ),
     "cache-in-the-input": "ValueError: Unsupported input type <class 'transformers.cache_utils.StaticCache'>.",
     "cache-lists-removed": "AttributeError: 'DynamicCache' object has no attribute 'key_cache'",

@@ -6,9 +6,9 @@ import pytest
 from samples import SAMPLES
 
 from fairway.cli.explain import render_answer
-from fairway.findings.log import BLOCK
-from fairway.knowledge.answer import MOST_UNKNOWN, find_answers
-from fairway.knowledge.versions import as_new_as, versions_in
+from fairway.diagnostics.knowledge.answer import MOST_UNKNOWN, find_answers
+from fairway.diagnostics.knowledge.versions import as_new_as, versions_in
+from fairway.diagnostics.log import BLOCK
 
 TRACEBACK = """\
 Traceback (most recent call last):

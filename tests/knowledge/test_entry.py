@@ -6,8 +6,8 @@ import time
 import pytest
 from samples import SAMPLES
 
-from fairway.knowledge.entry import BadEntryError, entries, parse_entries, shipped
-from fairway.remedies.catalogue import CATALOGUE
+from fairway.convert.remedies.catalogue import CATALOGUE
+from fairway.diagnostics.knowledge.entry import BadEntryError, entries, parse_entries, shipped
 
 GOOD = """
 [[bug]]
@@ -29,8 +29,11 @@ seen = ""
 def test_an_entry_is_read_as_written():
     [entry] = parse_entries("torch", GOOD)
     assert (entry.project, entry.id, entry.link, entry.date.isoformat()) == (
-        "torch", "a-bug", "pytorch/pytorch#1", "2026-11-16",
-    )  # fmt: skip
+        "torch",
+        "a-bug",
+        "pytorch/pytorch#1",
+        "2026-11-16",
+    )
     assert entry.matches("RuntimeError: it breaks")
     assert not entry.matches("RuntimeError: it holds")
 
@@ -49,21 +52,34 @@ def test_a_bug_that_says_nothing_matches_nothing():
         ('"pytorch/pytorch#1"', '""', "torch: a-bug: a bug has a link or is unreported"),
         ('"open"', '"unreported"', "torch: a-bug: a bug has a link or is unreported"),
         ('"open"', '"perhaps"', "torch: a-bug: the status 'perhaps' is none of open, closed, unreported"),
-        ('"it (broke|breaks)"', '"it ("', "torch: a-bug: the signature does not compile: missing ), "
-         "unterminated subpattern at position 3"),
-        ('"it (broke|breaks)"', '"it .*breaks"', "torch: a-bug: the signature repeats without an end: write {0,100} "
-         "instead of *"),
-        ('"it (broke|breaks)"', "'it \\s{2,}breaks'", "torch: a-bug: the signature repeats without an end: "
-         "write {0,100} instead of {2,}"),
+        (
+            '"it (broke|breaks)"',
+            '"it ("',
+            "torch: a-bug: the signature does not compile: missing ), unterminated subpattern at position 3",
+        ),
+        (
+            '"it (broke|breaks)"',
+            '"it .*breaks"',
+            "torch: a-bug: the signature repeats without an end: write {0,100} instead of *",
+        ),
+        (
+            '"it (broke|breaks)"',
+            "'it \\s{2,}breaks'",
+            "torch: a-bug: the signature repeats without an end: write {0,100} instead of {2,}",
+        ),
         ('fixed = ""', 'fixed = "soon"', "torch: a-bug: fixed is 'soon', not as in 'torch 2.9' or 'by torch 2.13.0'"),
-        ("whose = ''", "whose = 'theirs'", "torch: a-bug: whose is 'theirs', none of your model, your settings, "
-         "your installation, whoever wrote the file"),
+        (
+            "whose = ''",
+            "whose = 'theirs'",
+            "torch: a-bug: whose is 'theirs', none of your model, your settings, "
+            "your installation, whoever wrote the file",
+        ),
         ('"a-bug"', '"A bug"', "torch: A bug: an id is words-joined-by-dashes"),
         ("2026-11-16", '"yesterday"', "torch: a-bug: date is 'yesterday'"),
         ('"It breaks"', '" "', "torch: a-bug: title is empty"),
         ("[[bug]]", "[[bugs]]", "torch: entries stand under [[bug]]; found bugs"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_refused_with_its_reason(old, new, said):
     assert old in GOOD
     with pytest.raises(BadEntryError) as caught:

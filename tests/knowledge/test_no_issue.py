@@ -7,7 +7,7 @@ import re
 import pytest
 
 from fairway.cli.explain import render_answer
-from fairway.knowledge.answer import NO_ISSUE, find_answers
+from fairway.diagnostics.knowledge.answer import NO_ISSUE, find_answers
 
 OWN = [
     # Ordinary errors of one's own code and machine.

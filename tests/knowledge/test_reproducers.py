@@ -17,7 +17,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fairway.knowledge.entry import entries
+from fairway.diagnostics.knowledge.entry import entries
 
 FLOATS = torch.tensor([[0.5, -1.5, 2.0], [-30.0, 100.0, -200.0]])
 WHOLE = torch.arange(-3, 3).reshape(2, 3)
@@ -235,9 +235,7 @@ REFUSED = {
         )
     ),
     "inputs-of-another-opset": lambda p: words(
-        lambda: onnx.checker.check_model(
-            model("(float[2] x, int64[1] a) => (float[1] y) { y = ReduceMean(x, a) }", 16)
-        )
+        lambda: onnx.checker.check_model(model("(float[2] x, int64[1] a) => (float[1] y) { y = ReduceMean(x, a) }", 16))
     ),
     "max-of-16-bit-missing": lambda p: loaded("(int16[2] x, int16[2] z) => (int16[2] y) { y = Max(x, z) }"),
     "bfloat16-product-missing": lambda p: loaded("(bfloat16[2, 2] x) => (bfloat16[2, 2] y) { y = MatMul(x, x) }"),

@@ -25,9 +25,9 @@ import onnxruntime
 import pytest
 import torch  # noqa: F401  # as in every caller: children are forked with it, and need not import it each
 
-from fairway.errors import complain
-from fairway.findings import Where
-from fairway.ladder.attempt import Limits, Outcome, Workers
+from fairway.diagnostics import Where
+from fairway.diagnostics.errors import complain
+from fairway.workers.attempt import Limits, Outcome, Workers
 
 ROOT = Path(__file__).resolve().parents[2]
 Tell = Callable[[Any], None]
@@ -176,8 +176,10 @@ def test_an_exception_comes_home_as_text_with_its_frames() -> None:
     failure = outcome.failure
     assert failure is not None
     assert (failure.kind, failure.message, failure.cause) == (
-        "RuntimeError", "the export failed", "ValueError: no such size",
-    )  # fmt: skip
+        "RuntimeError",
+        "the export failed",
+        "ValueError: no such size",
+    )
     line = inner.__code__.co_firstlineno + 1
     assert Where(__file__, line, "inner", 'raise ValueError("no such size")') in failure.frames
     assert failure.text.endswith("RuntimeError: the export failed\n")
@@ -463,14 +465,30 @@ def exporting(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], set[int]]
     """A real `fairway export`, stopped in the middle of a capture, with the processes it has started."""
     (tmp_path / "recipe.py").write_text(RECIPE)
     before = children()  # of other tests, such as the process that docs' commands are forked from
-    command = [sys.executable, "-m", "fairway", "export", "recipe.py", "-o", "out.onnx",
-               "--level", "quick", "--route", "trace"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "fairway",
+        "export",
+        "recipe.py",
+        "-o",
+        "out.onnx",
+        "--level",
+        "quick",
+        "--route",
+        "trace",
+    ]
     process = subprocess.Popen(
-        command, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, start_new_session=True,
+        command,
+        cwd=tmp_path,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        start_new_session=True,
         # Tests that run in the background inherit a ctrl-c that is ignored.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
+    )
     end = time.monotonic() + 90
     while not (tmp_path / "tracing").exists() and process.poll() is None and time.monotonic() < end:
         time.sleep(0.1)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.export import _unlift
 
-from fairway.ladder.capture_export import _drop_misnamed_guards
+from fairway.convert.ladder.capture_export import _drop_misnamed_guards
 
 
 class Sum(torch.nn.Module):

@@ -17,7 +17,11 @@ class LoopsAndBranches(torch.nn.Module):
 
 def test_a_loop_and_a_branch_on_a_size_are_kept(tmp_path):
     result = fairway.export(
-        LoopsAndBranches(), ["x: float32[batch, n, 3]"], tmp_path / "net.onnx",
-        bounds={"batch": (1, 3), "n": (1, 6)}, routes=["script"], level="quick",
-    )  # fmt: skip
+        LoopsAndBranches(),
+        ["x: float32[batch, n, 3]"],
+        tmp_path / "net.onnx",
+        bounds={"batch": (1, 3), "n": (1, 6)},
+        routes=["script"],
+        level="quick",
+    )
     assert result.verdict == "verified", str(result)

@@ -7,10 +7,10 @@ import torch
 from torch._subclasses import FakeTensor
 from transformers import MambaConfig, MambaModel
 
-from fairway.evidence import answers
-from fairway.exporting import make_settings
-from fairway.ladder.climb import _look
-from fairway.subject.subject import Subject, build_subject
+from fairway.convert.export import make_settings
+from fairway.convert.ladder.climb import _look
+from fairway.judge import answers
+from fairway.model.subject import Subject, build_subject
 
 
 class Stepping(torch.nn.Module):

@@ -16,7 +16,7 @@ from torch.onnx._internal.exporter import _decomp, _fx_passes, _registration
 from torch.onnx._internal.fx.passes import type_promotion
 
 import fairway
-from fairway.ladder.decompose import by_node, noted_values
+from fairway.convert.ladder.decompose import by_node, noted_values
 
 Forward = Callable[..., Any]
 

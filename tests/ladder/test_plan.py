@@ -2,10 +2,10 @@
 
 from types import SimpleNamespace
 
-from fairway.findings import Finding
-from fairway.ladder.climb import Settings
-from fairway.ladder.plan import Step, next_step
-from fairway.ladder.route import parse_route
+from fairway.convert.ladder.climb import Settings
+from fairway.convert.ladder.plan import Step, next_step
+from fairway.convert.ladder.route import parse_route
+from fairway.diagnostics import Finding
 
 
 def _rung(name, *codes, rewrites=False, evidence=None):

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch._subclasses import FakeTensor
 
-from fairway.ladder.preflight import glance, look
-from fairway.subject.subject import Subject, build_subject
+from fairway.convert.ladder.preflight import glance, look
+from fairway.model.subject import Subject, build_subject
 
 
 class Kinds(list[type]):

@@ -12,13 +12,13 @@ import pytest
 import torch
 
 import fairway
-from fairway.ladder import prescribe as prescribing
-from fairway.ladder.plan import Step
-from fairway.ladder.prescribe import prescribe, prove
-from fairway.ladder.route import Route
-from fairway.remedies.catalogue import CATALOGUE
-from fairway.remedies.contract import Case, Match
-from fairway.subject.subject import Subject, build_subject
+from fairway.convert.ladder import prescribe as prescribing
+from fairway.convert.ladder.plan import Step
+from fairway.convert.ladder.prescribe import prescribe, prove
+from fairway.convert.ladder.route import Route
+from fairway.convert.remedies.catalogue import CATALOGUE
+from fairway.convert.remedies.contract import Case, Match
+from fairway.model.subject import Subject, build_subject
 
 BOUNDS = {"batch": (1, 8), "time": (1, 40)}
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import fairway
-from fairway.findings import Finding
-from fairway.ladder.preflight import look
-from fairway.ladder.state import ModelState
-from fairway.subject.subject import Subject, build_subject
+from fairway.convert.ladder.preflight import look
+from fairway.convert.ladder.state import ModelState
+from fairway.diagnostics import Finding
+from fairway.model.subject import Subject, build_subject
 
 
 class Stateful(torch.nn.Module):

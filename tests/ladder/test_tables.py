@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.onnx._internal.exporter import _registration
 
-from fairway.ladder import tables
+from fairway.convert.ladder import tables
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 import fairway
-from fairway.ladder.attempt import Limits, Workers
-from fairway.ladder.warming import find_warm_up
-from fairway.result import Result
-from fairway.subject.study import WarmUp
-from fairway.subject.subject import build_subject
+from fairway.convert.ladder.cache_warmup import find_warm_up
+from fairway.convert.result import Result
+from fairway.model.study import WarmUp
+from fairway.model.subject import build_subject
+from fairway.workers.attempt import Limits, Workers
 
 LINES = ["x: float32[batch, time, 4]"]
 DOMAIN: dict[str, Any] = {"bounds": {"batch": (1, 3), "time": (1, 24)}, "example": {"batch": 2, "time": 7}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairway.locate.digest import CHUNK, Digest, digest
+from fairway.judge.locate.digest import CHUNK, Digest, digest
 
 RNG = np.random.default_rng(3)
 

@@ -18,12 +18,12 @@ from onnx import numpy_helper
 from torch import Tensor, nn
 
 import fairway
-from fairway.evidence.judge import sample_inputs
-from fairway.findings import Where
-from fairway.locate.locate import Location, locate, smallest
-from fairway.locating import _made_by
-from fairway.subject.sample import Sample, sample
-from fairway.subject.subject import Subject, build_subject
+from fairway.debug.find_wrong_node import _made_by
+from fairway.diagnostics import Where
+from fairway.judge.judge import sample_inputs
+from fairway.judge.locate.locate import Location, locate, smallest
+from fairway.model.sample import Sample, sample
+from fairway.model.subject import Subject, build_subject
 
 
 class Block(nn.Module):
@@ -67,13 +67,19 @@ def right(request: pytest.FixtureRequest, subject: Subject, tmp_path_factory: py
     if request.param == "dynamo":
         batch, time = torch.export.Dim("batch", max=4), torch.export.Dim("time", max=9)
         torch.onnx.export(
-            subject.model, (x,), path, dynamo=True, input_names=["x"], dynamic_shapes=({0: batch, 1: time},),
-            external_data=False, verbose=False,
-        )  # fmt: skip
+            subject.model,
+            (x,),
+            path,
+            dynamo=True,
+            input_names=["x"],
+            dynamic_shapes=({0: batch, 1: time},),
+            external_data=False,
+            verbose=False,
+        )
     else:
         torch.onnx.export(
             subject.model, (x,), path, dynamo=False, input_names=["x"], dynamic_axes={"x": {0: "batch", 1: "time"}}
-        )  # fmt: skip
+        )
     return path
 
 
@@ -158,9 +164,7 @@ def test_a_right_file_is_right_node_by_node(subject: Subject, right: Path) -> No
     assert look(subject, right).kind == "runtime"
 
 
-def test_a_node_that_the_runtime_refuses_is_named_with_its_words(
-    subject: Subject, right: Path, tmp_path: Path
-) -> None:
+def test_a_node_that_the_runtime_refuses_is_named_with_its_words(subject: Subject, right: Path, tmp_path: Path) -> None:
     def bake(graph: Any) -> str:
         node = nth(graph, "Softmax", 0)
         graph.initializer.append(numpy_helper.from_array(np.array([2, 3, 5]), "baked"))
@@ -312,8 +316,9 @@ class Masked(nn.Module):
 def test_an_error_that_a_mask_hides_is_still_one(lowest: float, tmp_path: Path) -> None:
     subject = build_subject(Masked(lowest).eval(), ["x: float32[batch, 4, 3]"], bounds={"batch": (1, 3)})
     right = tmp_path / "right.onnx"
-    torch.onnx.export(subject.model, (torch.zeros(2, 4, 3),), right, dynamo=False, input_names=["x"],
-                      dynamic_axes={"x": {0: "batch"}})  # fmt: skip
+    torch.onnx.export(
+        subject.model, (torch.zeros(2, 4, 3),), right, dynamo=False, input_names=["x"], dynamic_axes={"x": {0: "batch"}}
+    )
 
     def in_the_padding(graph: Any) -> str:
         """The first softmax, wrong in the row that is padding: the second one's scores do not show it."""

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 import fairway
-from fairway.locate.other_way import other_way
-from fairway.subject.subject import Subject, build_subject
+from fairway.judge.locate.other_way import other_way
+from fairway.model.subject import Subject, build_subject
 
 
 class Asks(nn.Module):
@@ -64,7 +64,8 @@ def test_an_answer_of_another_shape_or_with_nan_is_another() -> None:
 
 
 def test_an_export_says_it_first(tmp_path) -> None:
-    result = fairway.export(Asks(), ["x: float32[batch, 4]"], tmp_path / "a.onnx", bounds=BOUNDS,
-                            routes=["export-dynamic"], level="quick")  # fmt: skip
+    result = fairway.export(
+        Asks(), ["x: float32[batch, 4]"], tmp_path / "a.onnx", bounds=BOUNDS, routes=["export-dynamic"], level="quick"
+    )
     assert result.verdict == "wrong"
     assert result.findings[0].code == "FW216"

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 import fairway
-from fairway.findings import Finding
-from fairway.locate.parting import Side, parting
-from fairway.subject.subject import Subject, build_subject
+from fairway.diagnostics import Finding
+from fairway.judge.locate.divergence import Side, parting
+from fairway.model.subject import Subject, build_subject
 from of_libraries import Library
 
 BOUNDS = {"batch": (1, 4), "n": (2, 16)}
@@ -48,9 +48,13 @@ class Padded(nn.Module):
 
 def test_branches_on_a_size_are_named_also_in_the_middle_of_a_line() -> None:
     assert said(parted(Padded(), 7, 8)) == [
-        ("FW207", "`spare` is true at n=7, where the file is right, and is false at n=8; likewise test_parting.py:… "
-         "`if spare > 0 and x.shape[1] > 3:`", "x = nn.functional.pad(x, (0, spare)) if spare else x"),
-    ]  # fmt: skip
+        (
+            "FW207",
+            "`spare` is true at n=7, where the file is right, and is false at n=8; likewise test_parting.py:… "
+            "`if spare > 0 and x.shape[1] > 3:`",
+            "x = nn.functional.pad(x, (0, spare)) if spare else x",
+        ),
+    ]
 
 
 def test_sizes_that_go_the_same_way_are_not_parted() -> None:
@@ -70,11 +74,14 @@ class Looped(nn.Module):
 
 def test_loops_that_take_another_number_of_steps_are_named() -> None:
     assert said(parted(Looped(), 4, 9)) == [
-        ("FW206", "`for block in range((x.shape[1] + 3) // 4)` takes 1 step at n=4, where the file is right, and takes "
-         "3 steps at n=9; likewise test_parting.py:… `while size > 2:`, test_parting.py:… "
-         "`return x - sum(x[:, i : i + 1] for i in range(0, x.shape[1], 8))`",
-         "for block in range((x.shape[1] + 3) // 4):"),
-    ]  # fmt: skip
+        (
+            "FW206",
+            "`for block in range((x.shape[1] + 3) // 4)` takes 1 step at n=4, where the file is right, and takes "
+            "3 steps at n=9; likewise test_parting.py:… `while size > 2:`, test_parting.py:… "
+            "`return x - sum(x[:, i : i + 1] for i in range(0, x.shape[1], 8))`",
+            "for block in range((x.shape[1] + 3) // 4):",
+        ),
+    ]
 
 
 class Halved(nn.Module):
@@ -88,21 +95,24 @@ class Halved(nn.Module):
 
 class Summed(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
-        return x - sum(
-            x[:, i : i + 1]
-            for i in range(0, x.shape[1], 8)
-        )  # fmt: skip
+        return x - sum(x[:, i : i + 1] for i in range(0, x.shape[1], 8))
 
 
 def test_a_while_and_a_comprehension_are_loops() -> None:
     assert said(parted(Halved(), 4, 9)) == [
-        ("FW206", "`while size > 2` takes 1 step at n=4, where the file is right, and takes 2 steps at n=9",
-         "while size > 2:"),
-    ]  # fmt: skip
+        (
+            "FW206",
+            "`while size > 2` takes 1 step at n=4, where the file is right, and takes 2 steps at n=9",
+            "while size > 2:",
+        ),
+    ]
     assert said(parted(Summed(), 4, 9)) == [
-        ("FW206", "`for i in range(0, x.shape[1], 8)` takes 1 step at n=4, where the file is right, and takes 2 steps "
-         "at n=9", "for i in range(0, x.shape[1], 8)"),
-    ]  # fmt: skip
+        (
+            "FW206",
+            "`for i in range(0, x.shape[1], 8)` takes 1 step at n=4, where the file is right, and takes 2 steps at n=9",
+            "for i in range(0, x.shape[1], 8)",
+        ),
+    ]
 
 
 class Listed(nn.Module):
@@ -114,11 +124,14 @@ class Listed(nn.Module):
 def test_lists_as_long_as_a_size_are_named() -> None:
     found = parted(Listed(), 5, 6)
     assert said(found) == [
-        ("FW217", "the list has 5 elements at n=5, where the file is right, and has 6 elements at "
-         "n=6; likewise test_parting.py:… "
-         "`return x + backwards + torch.as_tensor(np.arange(x.shape[1])) + torch.tensor([1.0])`",
-         "backwards = torch.tensor(list(range(x.shape[1]))[::-1])"),
-    ]  # fmt: skip
+        (
+            "FW217",
+            "the list has 5 elements at n=5, where the file is right, and has 6 elements at "
+            "n=6; likewise test_parting.py:… "
+            "`return x + backwards + torch.as_tensor(np.arange(x.shape[1])) + torch.tensor([1.0])`",
+            "backwards = torch.tensor(list(range(x.shape[1]))[::-1])",
+        ),
+    ]
     assert "torch.arange" in found[0].todo[1]
 
 
@@ -185,8 +198,9 @@ def test_a_loop_whose_body_is_long_is_seen(library: Library) -> None:
 
 def test_an_export_names_the_line_of_a_library_first(tmp_path: Path, library: Library) -> None:
     model = library("        if x.shape[1] > 8:\n            x = x * 2\n        return x + 1\n")
-    result = fairway.export(model, ["x: float32[batch, n]"], tmp_path / "m.onnx", bounds=BOUNDS,
-                            routes=["export-dynamic"], level="quick")  # fmt: skip
+    result = fairway.export(
+        model, ["x: float32[batch, n]"], tmp_path / "m.onnx", bounds=BOUNDS, routes=["export-dynamic"], level="quick"
+    )
     assert result.verdict == "wrong"
     first = result.findings[0]
     assert (first.code, first.where and first.where.line) == ("FW207", 5)

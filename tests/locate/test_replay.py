@@ -10,18 +10,20 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from fairway.locate import replay as module
-from fairway.locate.replay import reads, replay
+from fairway.judge.locate import node_replay as module
+from fairway.judge.locate.node_replay import reads, replay
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 
 def model(nodes: list[Any], outputs: list[str], weights: dict[str, np.ndarray] | None = None) -> Any:
     graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["a", 4])],
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["a", 4])],
         [onnx.ValueInfoProto(name=name) for name in outputs],
         [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()],
-    )  # fmt: skip
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
 
 
@@ -92,8 +94,9 @@ def test_it_ends_at_the_node_that_is_refused_and_names_it() -> None:
             helper.make_node("Reshape", ["a", "shape"], ["b"], name="baked"),
             helper.make_node("Add", ["b", "b"], ["c"]),
         ],
-        ["c"], {"shape": np.array([5, 4])},
-    )  # fmt: skip
+        ["c"],
+        {"shape": np.array([5, 4])},
+    )
     steps = list(replay(net, ".", {"x": X}))
     assert [step.node.op_type for step in steps] == ["Add", "Reshape"]
     assert steps[0].refused == ""
@@ -102,14 +105,16 @@ def test_it_ends_at_the_node_that_is_refused_and_names_it() -> None:
 
 
 def test_what_a_branch_reads_from_outside_is_kept_for_it() -> None:
-    branch = helper.make_graph([helper.make_node("Add", ["early", "early"], ["t"])], "b", [],
-                               [helper.make_tensor_value_info("t", TensorProto.FLOAT, None)])  # fmt: skip
+    branch = helper.make_graph(
+        [helper.make_node("Add", ["early", "early"], ["t"])],
+        "b",
+        [],
+        [helper.make_tensor_value_info("t", TensorProto.FLOAT, None)],
+    )
     chosen = helper.make_node("If", ["yes"], ["z"], then_branch=branch, else_branch=branch)
     assert reads(chosen) == ["yes", "early"]
     between = [helper.make_node("Add", ["x", "x"], [f"n{i}"]) for i in range(60)]
-    net = model(
-        [helper.make_node("Neg", ["x"], ["early"]), *between, chosen], ["z"], {"yes": np.array(True)}
-    )
+    net = model([helper.make_node("Neg", ["x"], ["early"]), *between, chosen], ["z"], {"yes": np.array(True)})
     *_, last = replay(net, ".", {"x": X})
     np.testing.assert_array_equal(last.gave["z"], -2 * X)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fairway.errors import UserError
-from fairway.matrix import environments
-from fairway.matrix.environments import NotMade, Uv, Wanted, cache_folder, combine, fairways_needs, find_uv
+from fairway.debug.versions import environments
+from fairway.debug.versions.environments import NotMade, Uv, Wanted, cache_folder, combine, fairways_needs, find_uv
+from fairway.diagnostics.errors import UserError
 
 from .doubles import UV, script
 

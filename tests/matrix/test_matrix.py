@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from fairway.errors import UserError
-from fairway.matrix import inside, matrix
-from fairway.matrix.environments import NotMade, Wanted, fairways_version
-from fairway.matrix.inside import NOTHING, NOWHERE, How, Row, run_inside
-from fairway.matrix.matrix import fill, fingerprint
-from fairway.matrix.table import table
+from fairway.debug.versions import inside, matrix
+from fairway.debug.versions.environments import NotMade, Wanted, fairways_version
+from fairway.debug.versions.inside import NOTHING, NOWHERE, How, Row, run_inside
+from fairway.debug.versions.matrix import fill, fingerprint
+from fairway.debug.versions.version_table import table
+from fairway.diagnostics.errors import UserError
 
 from .doubles import RECIPE, answering, calls, record, script
 
@@ -71,7 +71,7 @@ def test_fairway_alone_is_lent_to_the_environment(tmp_path: Path, monkeypatch: p
         ("echo chatter; echo last words >&2", "FW607: last words"),
         ("echo dying >&2; kill -9 $$", "FW607: signal 9. dying"),
         ("true", "FW607: no record was printed"),
-        ("echo '{\"verdict\": \"perfect\"}'", "FW607: no record was printed"),
+        ('echo \'{"verdict": "perfect"}\'', "FW607: no record was printed"),
         ("exec sleep 60", "FW607: stopped after 0 s."),
     ],
 )

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fairway.errors import UserError
-from fairway.matrix.environments import Wanted
-from fairway.matrix.inside import How
-from fairway.matrix.watch import Blocked, add, news, read, retest, watch_table, write
+from fairway.debug.versions.environments import Wanted
+from fairway.debug.versions.inside import How
+from fairway.debug.versions.watch_list import Blocked, add, news, read, retest, watch_table, write
+from fairway.diagnostics.errors import UserError
 
 from .doubles import RECIPE, answering, record
 
@@ -93,14 +93,20 @@ def test_the_list_can_be_in_another_folder_than_the_one_it_is_tested_from(
 @pytest.mark.parametrize(
     "text",
     [
-        "", "{", "[]", '{"format": 2, "blocked": []}', '{"format": 1, "blocked": 3}', "[" * 100_000,
-        '{"format": 1, "blocked": [{}]}', '{"format": 1, "blocked": [], "more": 1}',
+        "",
+        "{",
+        "[]",
+        '{"format": 2, "blocked": []}',
+        '{"format": 1, "blocked": 3}',
+        "[" * 100_000,
+        '{"format": 1, "blocked": [{}]}',
+        '{"format": 1, "blocked": [], "more": 1}',
         json.dumps({"format": 1, "blocked": [{**vars(Blocked("r.py", ISSUE, "", TODAY)), "since": 3, "rows": []}]}),
         json.dumps({"format": 1, "blocked": [{**vars(Blocked("r.py", ISSUE, "", TODAY)), "rows": [{}]}]}),
         json.dumps({"format": 1, "blocked": [{**vars(Blocked("r.py", ISSUE, "", TODAY)), "rows": 1}]}),
     ],
     ids=range(11),
-)  # fmt: skip
+)
 def test_nothing_of_a_bad_list_is_used(project: Path, text: str) -> None:
     (project / "w.json").write_text(text)
     with pytest.raises(UserError) as caught:

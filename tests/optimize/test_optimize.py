@@ -13,15 +13,15 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from fairway.cli.optimize import optimize as command
-from fairway.errors import UserError
-from fairway.exporting import make_settings
-from fairway.ladder.climb import Settings
-from fairway.optimize import optimize as module
-from fairway.optimize.optimize import Wanted, optimize_file
-from fairway.optimize.passes import PASSES, Pass
-from fairway.optimize.result import Optimised
-from fairway.recall import compare_with_record
-from fairway.subject.recipe import Overrides, load_subject
+from fairway.convert.export import make_settings
+from fairway.convert.ladder.climb import Settings
+from fairway.diagnostics.errors import UserError
+from fairway.model.recipe import Overrides, load_subject
+from fairway.record.reader import compare_with_record
+from fairway.tune.optimize import optimize as module
+from fairway.tune.optimize.optimize import Wanted, optimize_file
+from fairway.tune.optimize.optimize_result import Optimised
+from fairway.tune.optimize.passes import PASSES, Pass
 
 WIDE = 192
 QUICK = Wanted(at=("batch=8",), seconds=0.25, threads=1)
@@ -51,9 +51,12 @@ def save(path: Path, weight: np.ndarray, detour: int, name: str = "x") -> None:
     weights += [numpy_helper.from_array(np.eye(len(weight), dtype=np.float32), "one")] if detour else []
     shape = ["batch", len(weight)]
     graph = helper.make_graph(
-        nodes, "net", [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)], weights,
-    )  # fmt: skip
+        nodes,
+        "net",
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+        weights,
+    )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
 
 
@@ -217,8 +220,8 @@ def test_a_smaller_file_counts_only_where_it_was_asked_for(source: Path, planted
 def test_what_is_smaller_may_be_hardly_slower(
     value: float, low: float, high: float, alone: bool, where_smaller: bool
 ) -> None:
-    from fairway.bench.ratio import Ratio
-    from fairway.optimize.faster import Speeds
+    from fairway.tune.bench.ratio import Ratio
+    from fairway.tune.optimize.faster import Speeds
 
     here, elsewhere = Ratio(value, low, high), Ratio(1.0, 0.99, 1.01)
     speeds = Speeds((({"batch": 8}, elsewhere), ({"batch": 64}, here)))
@@ -228,8 +231,8 @@ def test_what_is_smaller_may_be_hardly_slower(
 def test_a_lucky_pass_is_dropped_when_it_is_not_faster_again(
     source: Path, planted: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fairway.bench.ratio import Ratio
-    from fairway.optimize.faster import Race, Speeds
+    from fairway.tune.bench.ratio import Ratio
+    from fairway.tune.optimize.faster import Race, Speeds
 
     lucky = iter([Speeds((({"batch": 8}, Ratio(1.1, 1.02, 1.2)),)), Speeds((({"batch": 8}, Ratio(1.0, 0.9, 1.1)),))])
     monkeypatch.setattr(Race, "run", lambda *arguments: next(lucky))
@@ -263,9 +266,7 @@ def test_every_pass_makes_a_file_that_runs(one: Pass, source: Path) -> None:
     np.testing.assert_allclose(runs[0], runs[1], rtol=1e-5, atol=1e-5)
 
 
-def test_a_pass_whose_package_is_missing_says_what_to_install(
-    source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pass_whose_package_is_missing_says_what_to_install(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PASSES", (Pass("slim", "planted", straight, "no_such_package"),))
     (row,) = run(source, recipe=False).tried
     assert row.reason == "no_such_package is not installed: pip install 'fairway[optimize]'"

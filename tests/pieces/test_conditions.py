@@ -5,11 +5,11 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
-from fairway.pieces.arithmetic import Arithmetic, CannotRead
-from fairway.pieces.conditions import atoms, is_computable, moduli, negate, read
-from fairway.pieces.piece import guards_by_piece
-from fairway.subject.dims import Size
-from fairway.subject.spec import TensorSpec
+from fairway.convert.pieces.arithmetic import Arithmetic, CannotRead
+from fairway.convert.pieces.piece import guards_by_piece
+from fairway.convert.pieces.piece_conditions import atoms, is_computable, moduli, negate, read
+from fairway.model.dims import Size
+from fairway.model.spec import TensorSpec
 
 
 def compute(condition, spec, sizes):
@@ -26,10 +26,16 @@ def compute(condition, spec, sizes):
 @pytest.mark.parametrize(
     "condition",
     [
-        "time % 8 == 0", "-time % 8 != 3", "-time // 4 <= -5", "2 * time + 1 > 20", "(time - 9) // 4 < 0", "time >= 7",
-        "max(time, 5) - min(time, 9) == 0", "time > 3 and time % 2 == 0 or time == 1",
+        "time % 8 == 0",
+        "-time % 8 != 3",
+        "-time // 4 <= -5",
+        "2 * time + 1 > 20",
+        "(time - 9) // 4 < 0",
+        "time >= 7",
+        "max(time, 5) - min(time, 9) == 0",
+        "time > 3 and time % 2 == 0 or time == 1",
     ],
-)  # fmt: skip
+)
 def test_onnx_answers_as_python_does(condition):
     spec = TensorSpec("x", "float32", (Size("time"), Size("3")))
     for time in range(1, 30):
@@ -49,8 +55,10 @@ def test_a_dim_that_no_axis_shows_is_refused():
 
 def test_guards_are_taken_apart_into_positive_comparisons():
     assert atoms(["time % 8 != 0 and time < 21", "not time >= 21", "batch > 1"]) == [
-        "time % 8 == 0", "time <= 20", "batch <= 1",
-    ]  # fmt: skip
+        "time % 8 == 0",
+        "time <= 20",
+        "batch <= 1",
+    ]
 
 
 @pytest.mark.parametrize("guard", ["time / 2 == 3", "time % batch == 0", "math.sqrt(time) < 3", "1 < time < 3"])

@@ -6,10 +6,10 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
-from fairway.pieces.join import CannotJoin, join
-from fairway.pieces.separate import Region
-from fairway.subject.dims import Size
-from fairway.subject.spec import TensorSpec
+from fairway.convert.pieces.join import CannotJoin, join
+from fairway.convert.pieces.separate import Region
+from fairway.model.dims import Size
+from fairway.model.spec import TensorSpec
 
 SPEC = [TensorSpec("x", "float32", (Size("time"), Size("4")))]
 HEAD = '<ir_version: 10, opset_import: ["" : 18]> g (float[time,4] x) => ({out} y) {{ '

@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import pad
 
 import fairway
-from fairway.pieces import assemble
+from fairway.convert.pieces import assemble
 
 LINE = ["x: float32[batch, time, 3]"]
 BOUNDS = {"batch": (1, 3), "time": (1, 30)}

@@ -1,8 +1,8 @@
 """Regions: few and simple conditions that give each point a piece that serves it."""
 
-from fairway.pieces.separate import Served, separate
-from fairway.pieces.size_map import SizeMap
-from fairway.subject.dims import Dim, Domain
+from fairway.convert.pieces.separate import Served, separate
+from fairway.convert.pieces.size_map import SizeMap
+from fairway.model.dims import Dim, Domain
 
 DOMAIN = Domain((Dim("batch", 1, 4), Dim("time", 1, 64)))
 
@@ -27,8 +27,9 @@ def _check(size_map, found, truth):
 
 def test_one_condition_separates_two_pieces():
     assert regions(lambda batch, time: {0} if time <= 20 else {1}, [["time <= 20"], ["time > 20"]]) == [
-        "time > 20", "otherwise",
-    ]  # fmt: skip
+        "time > 20",
+        "otherwise",
+    ]
 
 
 def test_a_guard_that_does_no_harm_is_not_asked():

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from fairway.record import hash_checkpoint, hash_file, record_path
+from fairway.record.files import hash_checkpoint, hash_file, record_path
 
 
 def make_model(folder: Path, seed: int = 0, rows: int = 3, name: str = "net.onnx", external: str | None = None) -> Path:
@@ -40,7 +40,10 @@ def write_record(model: Path, external: str | None, rows: int, verdict: str = "v
     record: dict[str, Any] = {
         "format": 1,
         "subject": {
-            "name": "net", "sha256": "ab" * 32, "inputs": [f"x: float32[batch, {rows}]"], "example": {"batch": 2},
+            "name": "net",
+            "sha256": "ab" * 32,
+            "inputs": [f"x: float32[batch, {rows}]"],
+            "example": {"batch": 2},
             "domain": {"batch": {"low": 1, "high": 16, "multiple": 1, "declared": True}},
         },
         "versions": {"torch": "2.13.0"},
@@ -49,7 +52,7 @@ def write_record(model: Path, external: str | None, rows: int, verdict: str = "v
         "remedies": [],
         "evidence": {"level": "quick", "tested": [{}, {}]},
         "file": {"name": model.name, "sha256": hash_file(model)},
-    }  # fmt: skip
+    }
     if external is not None:
         data = model.parent / external
         if "/" in external or external.endswith(".safetensors"):

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from fairway.errors import UserError
-from fairway.findings import Finding
-from fairway.publish import publish, pull
-from fairway.publish.bundle import Bundle, Piece, gather, read_manifest
-from fairway.recall import compare_with_record
-from fairway.record import hash_file, record_path
+from fairway.deploy.publish import publish, pull
+from fairway.deploy.publish.bundle import Bundle, Piece, gather, read_manifest
+from fairway.diagnostics import Finding
+from fairway.diagnostics.errors import UserError
+from fairway.record.files import hash_file, record_path
+from fairway.record.reader import compare_with_record
 
 from .models import make_model, write_record
 

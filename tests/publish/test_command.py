@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from fairway.cli import main
-from fairway.publish.places import default_folder
-from fairway.record import record_path
+from fairway.deploy.publish.places import default_folder
+from fairway.record.files import record_path
 
 from .models import make_model
 
@@ -42,9 +42,7 @@ def test_what_was_published_and_what_came_back_is_told_in_a_few_lines(fairway: A
     code, out, err = fairway("pull", "there", "-o", "back")
     assert (code, out, err) == (
         0,
-        "pulled  back/net.onnx  version 1\n"
-        "  checked   2 files: net.fairway.json, net.onnx\n"
-        "  record    verified\n",
+        "pulled  back/net.onnx  version 1\n  checked   2 files: net.fairway.json, net.onnx\n  record    verified\n",
         "",
     )
 
@@ -74,7 +72,7 @@ def test_without_the_extra_its_name_is_told(
     fairway: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, package: str
 ) -> None:
     real = importlib.util.find_spec
-    monkeypatch.setattr("fairway.extras.find_spec", lambda name: None if name == package else real(name))
+    monkeypatch.setattr("fairway.diagnostics.extras.find_spec", lambda name: None if name == package else real(name))
     make_model(tmp_path)
     code, _, err = fairway("publish", "net.onnx", place)
     assert code == 2

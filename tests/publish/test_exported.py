@@ -10,11 +10,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from fairway.exporting import export_subject
-from fairway.ladder.climb import Settings
-from fairway.publish import publish, pull
-from fairway.recall import compare_with_record
-from fairway.subject.recipe import Overrides, load_subject
+from fairway.convert.export import export_subject
+from fairway.convert.ladder.climb import Settings
+from fairway.deploy.publish import publish, pull
+from fairway.model.recipe import Overrides, load_subject
+from fairway.record.reader import compare_with_record
 
 from .models import answers, bytes_of
 

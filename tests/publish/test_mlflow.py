@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairway.errors import UserError
-from fairway.findings import Finding
-from fairway.publish import publish, pull
-from fairway.publish.mlflow import MlflowRegistry
-from fairway.record import hash_file, record_path
+from fairway.deploy.publish import publish, pull
+from fairway.deploy.publish.mlflow import MlflowRegistry
+from fairway.diagnostics import Finding
+from fairway.diagnostics.errors import UserError
+from fairway.record.files import hash_file, record_path
 
 from .models import answers, bytes_of, make_model
 

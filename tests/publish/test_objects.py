@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairway.errors import UserError
-from fairway.findings import Finding
-from fairway.publish import places, publish, pull
-from fairway.publish import s3 as s3_module
-from fairway.publish.folder import FolderStore
-from fairway.publish.objects import POINTER, Objects, object_key
-from fairway.publish.s3 import S3Store
-from fairway.record import hash_file
+from fairway.deploy.publish import places, publish, pull
+from fairway.deploy.publish import s3 as s3_module
+from fairway.deploy.publish.folder_store import FolderStore
+from fairway.deploy.publish.objects import POINTER, Objects, object_key
+from fairway.deploy.publish.s3 import S3Store
+from fairway.diagnostics import Finding
+from fairway.diagnostics.errors import UserError
+from fairway.record.files import hash_file
 
 from .models import answers, bytes_of, make_model
 
@@ -194,9 +194,7 @@ def test_parts_of_a_large_file_that_arrived_before_the_kill_are_not_sent_again(
     assert unfinished == [], "no unfinished upload is left"
 
 
-def test_parts_that_hold_other_bytes_are_sent_again(
-    s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_that_hold_other_bytes_are_sent_again(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[int] = []
     listen(monkeypatch, sent, most=9)
     model = make_model(tmp_path / "a", rows=2**19, external="net.onnx.data")  # 8 MB: two parts

@@ -10,16 +10,21 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from fairway.errors import UserError
-from fairway.publish import ort as module
-from fairway.publish import publish, pull
-from fairway.record import hash_file, record_path
+from fairway.deploy.publish import ort_format as module
+from fairway.deploy.publish import publish, pull
+from fairway.diagnostics.errors import UserError
+from fairway.record.files import hash_file, record_path
 
 from .models import answers, bytes_of, make_model
 
 FILES = [
-    "SHA256SUMS", "net.fairway.json", "net.operators.config", "net.ort", "net.ort.json", "net.usability.txt",
-]  # fmt: skip
+    "SHA256SUMS",
+    "net.fairway.json",
+    "net.operators.config",
+    "net.ort",
+    "net.ort.json",
+    "net.usability.txt",
+]
 
 
 def test_the_folder_holds_the_file_its_operators_the_report_the_record_and_checksums(tmp_path: Path) -> None:

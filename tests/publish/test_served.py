@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import requests
 
-from fairway.errors import UserError
-from fairway.publish import publish
-from fairway.serve.sources import fetch, parse_source
+from fairway.deploy.publish import publish
+from fairway.deploy.serve.model_sources import fetch, parse_source
+from fairway.diagnostics.errors import UserError
 from publish.models import answers, make_model
 from serve.conftest import Start, ask, outputs, serving  # noqa: F401  # a fixture
 
@@ -70,8 +70,9 @@ def test_a_new_version_is_taken_in_and_an_old_one_brought_back(tmp_path: Path, s
     requests.post(load, json={"parameters": {"config": '{"version": "1"}'}}, timeout=60).raise_for_status()
     old = requests.post(
         f"{server.url}/v2/models/net/versions/1/infer",
-        json={"inputs": [{"name": "x", "shape": [2, 3], "datatype": "FP32", "data": [1] * 6}]}, timeout=60,
-    )  # fmt: skip
+        json={"inputs": [{"name": "x", "shape": [2, 3], "datatype": "FP32", "data": [1] * 6}]},
+        timeout=60,
+    )
     np.testing.assert_allclose(outputs(old)["y"], answers(models[0], X), rtol=1e-6)
     assert requests.get(f"{server.url}/v2/models/net", timeout=30).json()["versions"] == ["1", "2"]
     got = requests.post(load, json={"parameters": {"config": '{"version": "9"}'}}, timeout=60)

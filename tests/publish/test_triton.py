@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from fairway.errors import UserError
-from fairway.publish import publish, pull
-from fairway.publish import triton as module
-from fairway.record import record_path
-from fairway.subject.onnx_file import open_header
+from fairway.deploy.publish import publish, pull
+from fairway.deploy.publish import triton as module
+from fairway.diagnostics.errors import UserError
+from fairway.model.onnx_file import open_header
+from fairway.record.files import record_path
 
 from .models import answers, bytes_of, make_model
 
@@ -41,8 +41,12 @@ def test_the_repository_holds_the_config_and_the_version_with_its_weights_record
     home = tmp_path / "models/net"
     assert (home / "config.pbtxt").read_text() == CONFIG
     assert sorted(bytes_of(home)) == [
-        "1/SHA256SUMS", "1/checkpoints/w.safetensors", "1/model.fairway.json", "1/model.onnx", "config.pbtxt",
-    ]  # fmt: skip
+        "1/SHA256SUMS",
+        "1/checkpoints/w.safetensors",
+        "1/model.fairway.json",
+        "1/model.onnx",
+        "config.pbtxt",
+    ]
     assert subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=home / "1").returncode == 0
     x = np.ones((2, 3), np.float32)
     assert np.array_equal(answers(home / "1/model.onnx", x), answers(model, x))

@@ -22,7 +22,7 @@ from models import MODELS, right_file
 from mutate import propose
 from prove import Pool, Witness, build_pool, know, prove
 
-from fairway.ladder.preflight import look
+from fairway.convert.ladder.preflight import look
 
 NAMES = ("sums", "pooling", "decoder", "choosing")
 EACH = 10

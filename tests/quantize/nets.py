@@ -9,15 +9,15 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from fairway.file_subject import file_subject
-from fairway.quantize.calibration import calibrate
-from fairway.quantize.cpu import Arithmetic
-from fairway.quantize.prepare import prepare
-from fairway.quantize.samples import Samples, open_samples
-from fairway.quantize.schemes import Making
-from fairway.subject.onnx_file import open_header
-from fairway.subject.recipe import Overrides
-from fairway.subject.subject import Subject
+from fairway.judge.file_subject import file_subject
+from fairway.model.cpu import Arithmetic
+from fairway.model.onnx_file import open_header
+from fairway.model.recipe import Overrides
+from fairway.model.subject import Subject
+from fairway.tune.quantize.calibration import calibrate
+from fairway.tune.quantize.prepare import prepare
+from fairway.tune.quantize.sample_split import Samples, open_samples
+from fairway.tune.quantize.schemes import Making
 
 VNNI = Arithmetic("uint8", "int8", False, "for tests")
 WIDTH = 48
@@ -26,8 +26,14 @@ PLACES = 3
 OUTLIER = 500.0
 
 
-def save(path: Path, nodes: list[Any], weights: dict[str, Any], inputs: list[Any], outputs: list[Any], opset: int = 17,
-         ) -> Path:  # fmt: skip
+def save(
+    path: Path,
+    nodes: list[Any],
+    weights: dict[str, Any],
+    inputs: list[Any],
+    outputs: list[Any],
+    opset: int = 17,
+) -> Path:
     held = [numpy_helper.from_array(np.asarray(value), name) for name, value in weights.items()]
     graph = helper.make_graph(nodes, "net", inputs, outputs, held)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
@@ -90,9 +96,14 @@ def convnet(path: Path) -> Path:
         return (draw.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
 
     weights = {
-        "c0": drawn(16, 3, 3, 3), "d0": drawn(16, 1)[:, 0], "c1": drawn(16, 16, 3, 3), "d1": drawn(16, 1)[:, 0],
-        "c2": drawn(16, 16, 1, 1), "g": drawn(10, 16), "h": drawn(10, 1)[:, 0],
-    }  # fmt: skip
+        "c0": drawn(16, 3, 3, 3),
+        "d0": drawn(16, 1)[:, 0],
+        "c1": drawn(16, 16, 3, 3),
+        "d1": drawn(16, 1)[:, 0],
+        "c2": drawn(16, 16, 1, 1),
+        "g": drawn(10, 16),
+        "h": drawn(10, 1)[:, 0],
+    }
     pads = {"pads": [1, 1, 1, 1]}
     nodes = [
         helper.make_node("Conv", ["x", "c0", "d0"], ["a"], "first", **pads),
@@ -129,9 +140,7 @@ def of_file(path: Path, **bounds: tuple[int, int]) -> Subject:
     return file_subject(open_header(path), None, Overrides(bounds=bounds))
 
 
-def ready(
-    path: Path, folder: Path, arithmetic: Arithmetic = VNNI, **bounds: tuple[int, int]
-) -> tuple[Making, Samples]:
+def ready(path: Path, folder: Path, arithmetic: Arithmetic = VNNI, **bounds: tuple[int, int]) -> tuple[Making, Samples]:
     """Prepared and calibrated."""
     folder.mkdir(exist_ok=True)
     prepared = prepare(path, folder)

@@ -14,9 +14,9 @@ import pytest
 from onnxruntime.quantization.calibrate import CalibrationMethod, create_calibrator
 from tests.quantize.nets import mlp, of_file
 
-from fairway.quantize.calibration import calibrate
-from fairway.quantize.prepare import FOLLOWING, HEAVY, prepare
-from fairway.quantize.samples import open_samples
+from fairway.tune.quantize.calibration import calibrate
+from fairway.tune.quantize.prepare import FOLLOWING, HEAVY, prepare
+from fairway.tune.quantize.sample_split import open_samples
 
 KINDS = {
     "minmax": CalibrationMethod.MinMax,
@@ -43,9 +43,12 @@ def test_one_by_one_gives_the_ranges_that_all_at_once_give(method: str, tmp_path
     assert found.samples == 10
     with contextlib.redirect_stdout(io.StringIO()):
         stock = create_calibrator(
-            prepared.path, [*HEAVY, *FOLLOWING], str(tmp_path / "stock.onnx"), KINDS[method],
+            prepared.path,
+            [*HEAVY, *FOLLOWING],
+            str(tmp_path / "stock.onnx"),
+            KINDS[method],
             extra_options={"symmetric": False},
-        )  # fmt: skip
+        )
         stock.collect_data(All(samples))
         wanted = stock.compute_data()
     assert set(found.tensors.keys()) == {"x", "r0", "r1"}, "what the layers are given, and nothing else"
@@ -62,8 +65,8 @@ PEAK = """
 import resource, sys
 from pathlib import Path
 import numpy as np
-from fairway.quantize.calibration import calibrate
-from fairway.quantize.prepare import prepare
+from fairway.tune.quantize.calibration import calibrate
+from fairway.tune.quantize.prepare import prepare
 folder = Path(sys.argv[1])
 prepared = prepare(folder / "net.onnx", folder)
 draw = np.random.default_rng(0)

@@ -9,8 +9,8 @@ import onnx
 import pytest
 from tests.quantize.nets import mlp, ready
 
-from fairway.quantize.cpu import Arithmetic, Cpu, choose_arithmetic, made_elsewhere, this_cpu
-from fairway.quantize.schemes import make
+from fairway.model.cpu import Arithmetic, Cpu, choose_arithmetic, made_elsewhere, this_cpu
+from fairway.tune.quantize.schemes import make
 
 OLD = Cpu("x86_64", "an old one", ("avx2",))
 NEW = Cpu("x86_64", "a new one", ("avx2", "avx512f", "avx512_vnni"))

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairway.errors import UserError
-from fairway.quantize.metrics import Feeds, OwnMetric, Score, add_up, compare
+from fairway.diagnostics.errors import UserError
+from fairway.tune.quantize.error_metrics import Feeds, OwnMetric, Score, add_up, compare
 
 
 def score(right: Any, candidate: Any) -> Score:

@@ -10,17 +10,20 @@ import pytest
 from onnx import helper, version_converter
 from tests.quantize.nets import convnet, floats, mlp, ready, recurrent, save
 
-from fairway.errors import UserError
-from fairway.quantize.judge import Session
-from fairway.quantize.prepare import prepare
-from fairway.quantize.schemes import make
+from fairway.diagnostics.errors import UserError
+from fairway.tune.quantize.accuracy import Session
+from fairway.tune.quantize.prepare import prepare
+from fairway.tune.quantize.schemes import make
 
 
 def test_a_convolution_is_one_unit_with_the_relu_that_it_alone_feeds(tmp_path: Path) -> None:
     units = {unit.name: unit for unit in prepare(convnet(tmp_path / "net.onnx"), tmp_path).units}
     assert {name: unit.nodes for name, unit in units.items()} == {
-        "first": ("first", "relu"), "second": ("second",), "beside": ("beside",), "head": ("head",),
-    }  # fmt: skip
+        "first": ("first", "relu"),
+        "second": ("second",),
+        "beside": ("beside",),
+        "head": ("head",),
+    }
     assert units["second"].weights == 16 * 16 * 9
 
 

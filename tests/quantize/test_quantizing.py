@@ -17,15 +17,15 @@ import onnx
 import pytest
 from tests.quantize.nets import mlp, of_file
 
-from fairway import quantizing
-from fairway.bench.ratio import Ratio
 from fairway.cli.quantize import kept_nodes
-from fairway.errors import UserError
-from fairway.quantize import judge as judging
-from fairway.quantize.budget import Budget
-from fairway.quantizing import Quantised, Wishes, quantize_file
-from fairway.recall import read_record
-from fairway.record import INSIDE, hash_file
+from fairway.diagnostics.errors import UserError
+from fairway.record.files import INSIDE, hash_file
+from fairway.record.reader import read_record
+from fairway.tune.bench.ratio import Ratio
+from fairway.tune.quantize import accuracy as judging
+from fairway.tune.quantize import quantize_file as quantizing
+from fairway.tune.quantize.quality_budget import Budget
+from fairway.tune.quantize.quantize_file import Quantised, Wishes, quantize_file
 
 QUICK = Wishes("int8-static", samples=8, seconds=0.05, budget=Budget(max_size=0.9))
 
@@ -68,8 +68,12 @@ def test_what_is_shipped_says_what_it_is(tmp_path: Path) -> None:
 def test_every_scheme_is_tried_by_auto_and_its_hash_is_its_own(tmp_path: Path) -> None:
     result = walk(tmp_path, replace(QUICK, scheme="auto"))
     assert [one.variant.scheme for one in result.tried] == [
-        "int8-dynamic", "int8-static", "int4-weights", "fp16", "bf16",
-    ]  # fmt: skip
+        "int8-dynamic",
+        "int8-static",
+        "int4-weights",
+        "fp16",
+        "bf16",
+    ]
     assert len({one.sha256 for one in result.tried}) == 5
     assert result.best is not None
 
@@ -102,10 +106,12 @@ def test_a_node_to_keep_that_is_not_there_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("nonsense", "is no do_not_quantize.json"), ("[]", "is no do_not_quantize.json"), ("{}", "KeyError: 'sha256'"),
+        ("nonsense", "is no do_not_quantize.json"),
+        ("[]", "is no do_not_quantize.json"),
+        ("{}", "KeyError: 'sha256'"),
         ('{"sha256": "00", "nodes": []}', "is about other bytes than those of"),
     ],
-)  # fmt: skip
+)
 def test_a_list_of_another_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
     mlp(tmp_path / "net.onnx")
     (tmp_path / "list.json").write_text(text)
@@ -165,7 +171,7 @@ def test_a_full_disk_in_the_middle_leaves_nothing(tmp_path: Path, monkeypatch: p
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     mlp(tmp_path / "net.onnx")
-    monkeypatch.setattr("fairway.quantize.schemes.onnx.save", full)
+    monkeypatch.setattr("fairway.tune.quantize.schemes.onnx.save", full)
     assert seen(lambda: walk(tmp_path)) == ("FW009", f"{tmp_path / 'out.onnx'}: No space left on device")
     assert left_behind(tmp_path) == set()
 

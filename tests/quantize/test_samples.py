@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from tests.quantize.nets import PLACES, WIDTH, mlp, of_file
 
-from fairway.errors import UserError
-from fairway.quantize.samples import Samples, open_samples
-from fairway.subject.subject import Subject
+from fairway.diagnostics.errors import UserError
+from fairway.model.subject import Subject
+from fairway.tune.quantize.sample_split import Samples, open_samples
 
 
 @pytest.fixture
@@ -88,8 +88,9 @@ def test_a_single_sample_cannot_calibrate_and_judge(subject: Subject, tmp_path: 
     alone = replace(subject, calibration=lambda: iter([{"x": drawn(1)[0]}]))
     code, what = seen(lambda: open_samples(alone, None, 8))
     assert (code, what) == (
-        "FW702", "the recipe's calibration(): 1 sample; one is needed to calibrate and another to judge by",
-    )  # fmt: skip
+        "FW702",
+        "the recipe's calibration(): 1 sample; one is needed to calibrate and another to judge by",
+    )
 
 
 def test_a_generator_that_gives_nothing_is_refused(subject: Subject) -> None:

@@ -9,11 +9,11 @@ import pytest
 from onnx import helper
 from tests.quantize.nets import convnet, floats, mlp, ready, recurrent, save
 
-from fairway.errors import UserError
-from fairway.quantize.judge import Session
-from fairway.quantize.metrics import add_up, compare
-from fairway.quantize.schemes import SCHEMES, make
-from fairway.record import hash_file
+from fairway.diagnostics.errors import UserError
+from fairway.record.files import hash_file
+from fairway.tune.quantize.accuracy import Session
+from fairway.tune.quantize.error_metrics import add_up, compare
+from fairway.tune.quantize.schemes import SCHEMES, make
 
 MOST = {"int8-dynamic": 1e-3, "int8-static": 1e-3, "int4-weights": 2e-2, "fp16": 1e-6, "bf16": 1e-4}
 """Of the output's power."""

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from tests.quantize.nets import mlp, ready
 
-from fairway.bench.ratio import Ratio
-from fairway.quantize.budget import Budget
-from fairway.quantize.judge import Judged
-from fairway.quantize.metrics import Score
-from fairway.quantize.prepare import Unit
-from fairway.quantize.schemes import Variant
-from fairway.quantize.search import Scene, fewest_kept, rank
-from fairway.quantize.slices import Sliced
-from fairway.quantizing import choose
+from fairway.tune.bench.ratio import Ratio
+from fairway.tune.quantize.accuracy import Judged
+from fairway.tune.quantize.error_metrics import Score
+from fairway.tune.quantize.prepare import Unit
+from fairway.tune.quantize.quality_budget import Budget
+from fairway.tune.quantize.quantize_file import choose
+from fairway.tune.quantize.schemes import Variant
+from fairway.tune.quantize.search import Scene, fewest_kept, rank
+from fairway.tune.quantize.slices import Sliced
 
 
 def test_the_planted_layer_ranks_first_and_keeping_it_is_enough(tmp_path: Path) -> None:

@@ -16,17 +16,17 @@ import numpy as np
 import pytest
 from tests.quantize.nets import mlp, of_file
 
-from fairway.errors import UserError
-from fairway.fanout import Spreading
-from fairway.quantize import sensitivity
-from fairway.quantize.budget import Budget
-from fairway.quantize.judge import Session
-from fairway.quantize.metrics import add_up, compare
-from fairway.quantize.prepare import Unit
-from fairway.quantize.sensitivity import make_groups, plan
-from fairway.quantize.trials import ALONE, KEPT, Trial
-from fairway.quantizing import Wishes
-from fairway.sensing import Sensitivity, sense_file
+from fairway.diagnostics.errors import UserError
+from fairway.tune.quantize import layer_trials as sensitivity
+from fairway.tune.quantize.accuracy import Session
+from fairway.tune.quantize.error_metrics import add_up, compare
+from fairway.tune.quantize.layer_trials import make_groups, plan
+from fairway.tune.quantize.prepare import Unit
+from fairway.tune.quantize.quality_budget import Budget
+from fairway.tune.quantize.quantize_file import Wishes
+from fairway.tune.quantize.trial_log import ALONE, KEPT, Trial
+from fairway.tune.sensitivity import Sensitivity, sense_file
+from fairway.workers.fanout import Spreading
 
 WISHES = Wishes("int8-static", samples=12, budget=Budget(0.001))
 TRIALS = 3 * 2 * 3
@@ -171,8 +171,8 @@ def test_the_loss_is_that_of_a_file_quantised_so_by_onnxruntime_alone(tmp_path: 
     """Without anything of Fairway's but the samples: quantize_static for each node by itself."""
     from onnxruntime.quantization import QuantType, quantize_static
 
-    from fairway.quantize.prepare import prepare
-    from fairway.quantize.samples import open_samples
+    from fairway.tune.quantize.prepare import prepare
+    from fairway.tune.quantize.sample_split import open_samples
 
     found = {one.group.name: one.alone for one in sense(tmp_path).ranked}
     samples = open_samples(of_file(tmp_path / "net.onnx", batch=(1, 4)), None, WISHES.samples)
@@ -188,10 +188,16 @@ def test_the_loss_is_that_of_a_file_quantised_so_by_onnxruntime_alone(tmp_path: 
 
     for name in ("second", "third"):
         quantize_static(
-            prepared.path, tmp_path / "stock.onnx", Reader(), nodes_to_quantize=[name], per_channel=True,
-            op_types_to_quantize=["MatMul"], activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8,
+            prepared.path,
+            tmp_path / "stock.onnx",
+            Reader(),
+            nodes_to_quantize=[name],
+            per_channel=True,
+            op_types_to_quantize=["MatMul"],
+            activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
             extra_options={"OpTypesToExcludeOutputQuantization": ["MatMul"]},
-        )  # fmt: skip
+        )
         stock = Session(tmp_path / "stock.onnx")
         score = add_up(compare(["y"], right(s), stock(s)) for s in samples.held_back)
         assert found[name] == pytest.approx(score.drop("sqnr"), rel=1e-6), name

@@ -14,10 +14,10 @@ import pytest
 from onnx import TensorProto, helper
 from tests.quantize.nets import convnet, floats, mlp, ready, recurrent, save, turned
 
-from fairway.quantize.judge import Session
-from fairway.quantize.metrics import Array, compare
-from fairway.quantize.schemes import make
-from fairway.quantize.slices import Sliced
+from fairway.tune.quantize.accuracy import Session
+from fairway.tune.quantize.error_metrics import Array, compare
+from fairway.tune.quantize.schemes import make
+from fairway.tune.quantize.slices import Sliced
 
 NETS: dict[str, tuple[Callable[[Path], Path], dict[str, tuple[int, int]]]] = {
     "mlp": (mlp, {"batch": (1, 4)}),
@@ -71,8 +71,13 @@ def test_what_a_loop_reads_from_around_it_is_carried_over_the_cut(tmp_path: Path
     branch = helper.make_node("If", ["flag"], ["z"], "branch", then_branch=take, else_branch=other)
     flag = helper.make_tensor_value_info("flag", TensorProto.BOOL, [])
     weights = {i.name: onnx.numpy_helper.to_array(i) for i in model.graph.initializer}
-    path = save(path, [*model.graph.node, branch], weights, [floats("x", "batch", 3, 48), flag],
-                [floats("y", "batch", 3, 48), floats("z", "batch", 3, 48)])  # fmt: skip
+    path = save(
+        path,
+        [*model.graph.node, branch],
+        weights,
+        [floats("x", "batch", 3, 48), flag],
+        [floats("y", "batch", 3, 48), floats("z", "batch", 3, 48)],
+    )
     making, samples = ready(path, tmp_path / "work")
     sliced = Sliced(making)
     assert len(sliced.units) == 3

@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fairway.reduce.aim import aim, before, exposed
-from fairway.reduce.point import by_exceptions, by_node, places
-from fairway.reduce.program import Program
-from fairway.reduce.record import record
-from fairway.reduce.replay import FILE, FIRST, replay
-from fairway.reduce.trial import Case, Seen, Signature
-from fairway.subject.subject import build_subject
+from fairway.debug.reduce.call_recorder import record
+from fairway.debug.reduce.first_cut import aim, before, exposed
+from fairway.debug.reduce.program import Program
+from fairway.debug.reduce.program_replay import FILE, FIRST, replay
+from fairway.debug.reduce.suspect_calls import by_exceptions, by_node, places
+from fairway.debug.reduce.trial_export import Case, Seen, Signature
+from fairway.model.subject import build_subject
 
 COMPARE = Seen(Signature("compare", "FW401", "numbers"))
 NAMED = Seen(Signature("export", "FW301", "ValueError"))

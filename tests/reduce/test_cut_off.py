@@ -7,15 +7,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from fairway.reduce.aim import ways
-from fairway.reduce.draw import draw
-from fairway.reduce.program import Program
-from fairway.reduce.record import record
-from fairway.reduce.replay import replay
-from fairway.reduce.script import drawn, write_script
-from fairway.reduce.shrink import at_once, closed, contiguous, held_back
-from fairway.reduce.trial import Bench, dynamic, values_at
-from fairway.subject.subject import build_subject
+from fairway.debug.reduce.call_recorder import record
+from fairway.debug.reduce.draw import draw
+from fairway.debug.reduce.first_cut import ways
+from fairway.debug.reduce.program import Program
+from fairway.debug.reduce.program_replay import replay
+from fairway.debug.reduce.reproducer import drawn, write_script
+from fairway.debug.reduce.shrink import at_once, closed, contiguous, held_back
+from fairway.debug.reduce.trial_export import Bench, dynamic, values_at
+from fairway.model.subject import build_subject
 
 
 class Halves(nn.Module):

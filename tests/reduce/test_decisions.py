@@ -9,18 +9,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fairway.exporting import warm_up
-from fairway.reduce.parted import parted
-from fairway.reduce.point import places
-from fairway.reduce.program import Program
-from fairway.reduce.record import record
-from fairway.reduce.recording import recorded
-from fairway.reduce.reduce import reduce_subject
-from fairway.reduce.replay import replay
-from fairway.reduce.statements import forward
-from fairway.reduce.trial import Case, Signature, attempt
-from fairway.runtimes.eager import run_eager
-from fairway.subject.subject import Subject, build_subject
+from fairway.convert.export import warm_up
+from fairway.debug.reduce.call_recorder import record
+from fairway.debug.reduce.other_branch import parted
+from fairway.debug.reduce.program import Program
+from fairway.debug.reduce.program_replay import replay
+from fairway.debug.reduce.recorded_model import recorded
+from fairway.debug.reduce.reduce import reduce_subject
+from fairway.debug.reduce.statements import forward
+from fairway.debug.reduce.suspect_calls import places
+from fairway.debug.reduce.trial_export import Case, Signature, attempt
+from fairway.judge.runtimes.eager import run_eager
+from fairway.model.subject import Subject, build_subject
 
 NUMBERS = Signature("compare", "FW401", "numbers")
 SHAPE = Signature("compare", "FW403", "shape")
@@ -88,10 +88,14 @@ class TakesIntOfTensor(Heads):
 
 
 DECISIONS = {
-    PicksModule: "operator.index(v3)", PicksFromList: "operator.index(v4[0])", PicksFromDict: "hash(v4)",
-    Loops: "for _ in range(v4): pass", Stacks: "operator.index(v5)", AsksNumber: "if v4: pass",
+    PicksModule: "operator.index(v3)",
+    PicksFromList: "operator.index(v4[0])",
+    PicksFromDict: "hash(v4)",
+    Loops: "for _ in range(v4): pass",
+    Stacks: "operator.index(v5)",
+    AsksNumber: "if v4: pass",
     AsksTruth: "if v5: pass",
-}  # fmt: skip
+}
 
 
 def subject_of(kind: type[nn.Module]) -> Subject:

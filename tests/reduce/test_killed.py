@@ -10,10 +10,10 @@ import sys
 import time
 from pathlib import Path
 
-from fairway.reduce.keep import resume
-from fairway.reduce.recording import recorded, telling
-from fairway.reduce.trial import Signature
-from fairway.subject.recipe import Overrides, load_subject
+from fairway.debug.reduce.best_so_far import resume
+from fairway.debug.reduce.recorded_model import recorded, telling
+from fairway.debug.reduce.trial_export import Signature
+from fairway.model.recipe import Overrides, load_subject
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -10,16 +10,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fairway.ladder.attempt import Outcome
-from fairway.reduce.failing import not_by_calls
-from fairway.reduce.program import Program
-from fairway.reduce.record import record
-from fairway.reduce.recording import telling
-from fairway.reduce.replay import replay
-from fairway.reduce.statements import forward
-from fairway.reduce.trial import settle
-from fairway.runtimes.eager import run_eager
-from fairway.subject.subject import Subject, build_subject
+from fairway.debug.reduce.call_recorder import record
+from fairway.debug.reduce.failure import not_by_calls
+from fairway.debug.reduce.program import Program
+from fairway.debug.reduce.program_replay import replay
+from fairway.debug.reduce.recorded_model import telling
+from fairway.debug.reduce.statements import forward
+from fairway.debug.reduce.trial_export import settle
+from fairway.judge.runtimes.eager import run_eager
+from fairway.model.subject import Subject, build_subject
+from fairway.workers.attempt import Outcome
 
 
 class Layers(nn.Module):
@@ -162,9 +162,11 @@ def test_the_same_way_is_told_from_another() -> None:
 
 def test_dims_are_told_from_fixed_sizes_by_another_example() -> None:
     clash = build_subject(
-        nn.Conv1d(2, 3, 1).eval(), ["input: float32[batch, 2, time]"], bounds={"batch": (1, 9), "time": (1, 9)},
+        nn.Conv1d(2, 3, 1).eval(),
+        ["input: float32[batch, 2, time]"],
+        bounds={"batch": (1, 9), "time": (1, 9)},
         example={"batch": 2, "time": 3},
-    )  # fmt: skip
+    )
     chosen = telling(clash).example
     assert 2 not in chosen.values()
     assert len({*chosen.values()}) == 2

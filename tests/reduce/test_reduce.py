@@ -13,17 +13,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fairway.errors import UserError
-from fairway.exporting import warm_up
-from fairway.reduce import keep, trial
-from fairway.reduce import reduce as module
-from fairway.reduce.closing import Clock, rule_out
-from fairway.reduce.failing import failing
-from fairway.reduce.record import record
-from fairway.reduce.recording import check_faithful
-from fairway.reduce.reduce import reduce_subject
-from fairway.reduce.report import Reduced
-from fairway.subject.subject import Subject, build_subject
+from fairway.convert.export import warm_up
+from fairway.debug.reduce import best_so_far as keep
+from fairway.debug.reduce import reduce as module
+from fairway.debug.reduce import trial_export as trial
+from fairway.debug.reduce.call_recorder import record
+from fairway.debug.reduce.failure import failing
+from fairway.debug.reduce.issue_report import Reduced
+from fairway.debug.reduce.last_checks import Clock, rule_out
+from fairway.debug.reduce.recorded_model import check_faithful
+from fairway.debug.reduce.reduce import reduce_subject
+from fairway.diagnostics.errors import UserError
+from fairway.model.subject import Subject, build_subject
 
 
 class Block(nn.Module):
@@ -97,8 +98,10 @@ def test_the_script_fails_in_the_same_way_on_its_own(
     script, report = (tmp_path / "repro.py").read_text(), (tmp_path / "report.md").read_text()
     assert "fairway" not in script.split("class Repro")[1]
     assert {line.split()[1] for line in script.splitlines() if line.startswith("import ")} == {
-        "numpy", "onnxruntime", "torch",
-    }  # fmt: skip
+        "numpy",
+        "onnxruntime",
+        "torch",
+    }
     for part in ("## Versions", "## Steps", "## Expected", "## Seen", "## Ruled out", "## Known upstream"):
         assert part in report
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.md", "repro.py"]

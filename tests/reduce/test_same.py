@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairway.reduce.trial import Seen, Signature, failed_export, failed_script, plain, settle
+from fairway.debug.reduce.trial_export import Seen, Signature, failed_export, failed_script, plain, settle
 
 
 def seen(stage: str, code: str, detail: str) -> Seen:

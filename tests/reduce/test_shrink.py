@@ -7,12 +7,12 @@ import contextlib
 import torch
 from torch import Tensor, nn
 
-from fairway.reduce.draw import draw
-from fairway.reduce.program import Program
-from fairway.reduce.record import record
-from fairway.reduce.replay import replay
-from fairway.reduce.shrink import ends, shrink
-from fairway.subject.subject import build_subject
+from fairway.debug.reduce.call_recorder import record
+from fairway.debug.reduce.draw import draw
+from fairway.debug.reduce.program import Program
+from fairway.debug.reduce.program_replay import replay
+from fairway.debug.reduce.shrink import ends, shrink
+from fairway.model.subject import build_subject
 
 
 class Block(nn.Module):

@@ -8,14 +8,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from fairway.reduce.draw import draw
-from fairway.reduce.program import Program
-from fairway.reduce.record import record
-from fairway.reduce.replay import replay
-from fairway.reduce.script import write_script
-from fairway.reduce.simplify import plain_constants, plain_dtypes, small_sizes
-from fairway.runtimes.eager import as_exported
-from fairway.subject.subject import build_subject
+from fairway.debug.reduce.call_recorder import record
+from fairway.debug.reduce.draw import draw
+from fairway.debug.reduce.program import Program
+from fairway.debug.reduce.program_replay import replay
+from fairway.debug.reduce.reproducer import write_script
+from fairway.debug.reduce.simplify import plain_constants, plain_dtypes, small_sizes
+from fairway.judge.runtimes.eager import as_exported
+from fairway.model.subject import build_subject
 
 
 class Rare(nn.Module):

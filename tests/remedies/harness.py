@@ -14,8 +14,8 @@ import onnx_ir as ir
 import onnxruntime
 import torch
 
-from fairway.ladder.route import Route
-from fairway.remedies.contract import Case, Match, Remedy
+from fairway.convert.ladder.route import Route
+from fairway.convert.remedies.contract import Case, Match, Remedy
 
 EXPORT, TRACE, STRICT = Route("export"), Route("trace"), Route("strict")
 Dims = Sequence[dict[int, Any]]
@@ -119,9 +119,7 @@ def run(model: ir.Model, args: Sequence[torch.Tensor]) -> list[np.ndarray]:
     return list(session.run(None, feeds))
 
 
-def assert_parity(
-    model: ir.Model, eager: torch.nn.Module, *points: tuple[torch.Tensor, ...], atol: float
-) -> None:
+def assert_parity(model: ir.Model, eager: torch.nn.Module, *points: tuple[torch.Tensor, ...], atol: float) -> None:
     """Same number of outputs, same shapes and dtypes, NaN in the same places, values within `atol`."""
     for args in points:
         with torch.no_grad():

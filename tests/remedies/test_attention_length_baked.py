@@ -11,9 +11,9 @@ from harness import EXPORT, STRICT, TRACE, assert_parity, export, make_case, ope
 from torch import nn
 from torch.nn import functional
 
-from fairway.ladder.route import Route
-from fairway.remedies.attention_length_baked import REMEDY
-from fairway.remedies.contract import Refusal
+from fairway.convert.ladder.route import Route
+from fairway.convert.remedies.attention_length_baked import REMEDY
+from fairway.convert.remedies.contract import Refusal
 
 BOTH = {0: "batch", 1: "time"}
 

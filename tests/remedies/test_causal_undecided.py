@@ -9,10 +9,10 @@ import torch
 from harness import EXPORT, STRICT, TRACE, assert_parity, export, make_case, operators
 from torch import nn
 
-from fairway.ladder.route import Route
-from fairway.remedies.attention_length_baked import REMEDY as ATTENTION
-from fairway.remedies.causal_undecided import REMEDY
-from fairway.remedies.contract import Refusal
+from fairway.convert.ladder.route import Route
+from fairway.convert.remedies.attention_length_baked import REMEDY as ATTENTION
+from fairway.convert.remedies.causal_undecided import REMEDY
+from fairway.convert.remedies.contract import Refusal
 
 BOTH, SQUARE = {0: "batch", 1: "time"}, {0: "time", 1: "time"}
 

@@ -7,9 +7,9 @@ import torch
 from harness import EXPORT, STRICT, TRACE, applied, assert_parity, export, make_case
 from torch import nn
 
-from fairway.ladder.route import Route
-from fairway.remedies.complex_picked import REMEDY
-from fairway.remedies.contract import Refusal
+from fairway.convert.ladder.route import Route
+from fairway.convert.remedies.complex_picked import REMEDY
+from fairway.convert.remedies.contract import Refusal
 
 DIMS = [{0: "batch", 1: "seq"}]
 
@@ -31,9 +31,14 @@ class Others(nn.Module):
         z = torch.complex(x, x.flip(-1))
         places = torch.tensor([1, 0, 1])
         found = (
-            z.unsqueeze(-1), z[:, 0], z.select(-1, 2), z[:, :1].expand(-1, 3, -1), z[:, :1].repeat(1, 2, 2),
-            z[:, :, places], z.index_select(-1, places),
-        )  # fmt: skip
+            z.unsqueeze(-1),
+            z[:, 0],
+            z.select(-1, 2),
+            z[:, :1].expand(-1, 3, -1),
+            z[:, :1].repeat(1, 2, 2),
+            z[:, :, places],
+            z.index_select(-1, places),
+        )
         return tuple(torch.view_as_real(one * 1) for one in found)
 
 

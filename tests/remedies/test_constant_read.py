@@ -11,9 +11,9 @@ from harness import EXPORT, STRICT, TRACE, applied, make_case
 from torch import nn
 
 import fairway
-from fairway.remedies.constant_read import REMEDY
-from fairway.remedies.constants import Constants
-from fairway.remedies.contract import Match, Refusal
+from fairway.convert.remedies.constant_read import REMEDY
+from fairway.convert.remedies.constants import Constants
+from fairway.convert.remedies.contract import Match, Refusal
 
 LINES = ["x: float32[batch, 4]"]
 TABLE = torch.tensor([1.0, 2.0, 0.0, 1.0])
@@ -95,10 +95,22 @@ def reading(how: Any) -> nn.Module:
 
 
 READS = (
-    Holds.branch, Holds.item, Holds.whole_number, Holds.steps, Holds.to_list, Holds.created_list, Holds.created,
-    Holds.spaced, Holds.numpy_array, Holds.compared, Holds.places, Holds.masked, Holds.repeated, Holds.written,
+    Holds.branch,
+    Holds.item,
+    Holds.whole_number,
+    Holds.steps,
+    Holds.to_list,
+    Holds.created_list,
+    Holds.created,
+    Holds.spaced,
+    Holds.numpy_array,
+    Holds.compared,
+    Holds.places,
+    Holds.masked,
+    Holds.repeated,
+    Holds.written,
     Holds.of_the_module,
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("how", READS, ids=lambda how: how.__name__)

@@ -8,9 +8,9 @@ from harness import EXPORT, TRACE, assert_parity, export, make_case, operators, 
 from torch import nn
 from torch.nn import functional
 
-from fairway.ladder.route import Route
-from fairway.remedies.contract import Match
-from fairway.remedies.float64_without_kernel import REMEDY, WRITTEN, write_out
+from fairway.convert.ladder.route import Route
+from fairway.convert.remedies.contract import Match
+from fairway.convert.remedies.float64_without_kernel import REMEDY, WRITTEN, write_out
 
 DIMS = [{0: "batch"}]
 

@@ -8,9 +8,9 @@ from harness import EXPORT, TRACE, assert_parity, export, make_case, operators
 from torch import nn
 from torch.nn import functional
 
-from fairway.ladder.route import Route
-from fairway.remedies.contract import Refusal
-from fairway.remedies.fully_masked_rows import REMEDY
+from fairway.convert.ladder.route import Route
+from fairway.convert.remedies.contract import Refusal
+from fairway.convert.remedies.fully_masked_rows import REMEDY
 
 DIMS = [{0: "batch", 2: "time"}, {0: "batch", 2: "time", 3: "time"}]
 

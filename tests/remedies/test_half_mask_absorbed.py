@@ -5,8 +5,8 @@ import pytest
 import torch
 from harness import EXPORT, export, make_case, operators, run
 
-from fairway.remedies.contract import Refusal
-from fairway.remedies.half_mask_absorbed import REMEDY, absorb
+from fairway.convert.remedies.contract import Refusal
+from fairway.convert.remedies.half_mask_absorbed import REMEDY, absorb
 
 DIMS = [{0: "batch", 1: "time"}, {0: "batch", 1: "time"}]
 

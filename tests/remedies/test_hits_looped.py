@@ -7,8 +7,8 @@ import torch
 from harness import EXPORT, STRICT, TRACE, applied, assert_parity, export, make_case
 from torch import nn
 
-from fairway.remedies.contract import Match, Refusal
-from fairway.remedies.hits_looped import REMEDY
+from fairway.convert.remedies.contract import Match, Refusal
+from fairway.convert.remedies.hits_looped import REMEDY
 
 DIMS = [{0: "tokens"}]
 

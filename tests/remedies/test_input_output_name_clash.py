@@ -8,9 +8,9 @@ import torch
 from harness import EXPORT, TRACE, assert_parity, export, make_case, operators
 from torch import nn
 
-from fairway.ladder.route import Route
-from fairway.remedies.contract import Case, Match, Refusal
-from fairway.remedies.input_output_name_clash import REMEDY, separate, unique_names
+from fairway.convert.ladder.route import Route
+from fairway.convert.remedies.contract import Case, Match, Refusal
+from fairway.convert.remedies.input_output_name_clash import REMEDY, separate, unique_names
 
 DIMS = [{0: "batch", 1: "time"}, {0: "batch", 1: "other"}]
 

@@ -7,10 +7,10 @@ import torch
 from harness import EXPORT, TRACE, assert_parity, export, make_case, operators
 from torch import nn
 
-from fairway.findings import Finding
-from fairway.ladder.route import Route
-from fairway.remedies.contract import Match, Refusal
-from fairway.remedies.integer_mask_arithmetic import NUMBER_MINUS, REMEDY
+from fairway.convert.ladder.route import Route
+from fairway.convert.remedies.contract import Match, Refusal
+from fairway.convert.remedies.integer_mask_arithmetic import NUMBER_MINUS, REMEDY
+from fairway.diagnostics import Finding
 
 DIMS = [{0: "batch", 1: "time"}] * 2
 

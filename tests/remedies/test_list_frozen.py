@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 import fairway
-from fairway.remedies.contract import Match, Refusal
-from fairway.remedies.list_frozen import REMEDY
+from fairway.convert.remedies.contract import Match, Refusal
+from fairway.convert.remedies.list_frozen import REMEDY
 from of_libraries import Library
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the harness of tests/rewrite serves here too

@@ -9,11 +9,11 @@ import torch
 from harness import EXPORT, STRICT, TRACE, applied, assert_parity, export, make_case, operators
 from torch import nn
 
-from fairway.remedies import fully_masked_rows
-from fairway.remedies.contract import Refusal, noting
-from fairway.remedies.missing_translation import REMEDY
-from fairway.translations import TRANSLATIONS
-from fairway.translations.better import BETTER, torchs_own
+from fairway.convert.remedies import fully_masked_rows
+from fairway.convert.remedies.contract import Refusal, noting
+from fairway.convert.remedies.missing_translation import REMEDY
+from fairway.convert.translations import TRANSLATIONS
+from fairway.convert.translations.better import BETTER, torchs_own
 
 DIMS = [{0: "batch", 1: "time"}]
 

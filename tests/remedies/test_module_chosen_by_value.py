@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from fairway.remedies.contract import Match, Refusal
-from fairway.remedies.module_chosen_by_value import REMEDY
+from fairway.convert.remedies.contract import Match, Refusal
+from fairway.convert.remedies.module_chosen_by_value import REMEDY
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the harness of tests/rewrite serves here too
 

@@ -7,8 +7,8 @@ import torch
 from harness import TRACE, applied, assert_parity, export, make_case
 from torch import nn
 
-from fairway.remedies.contract import Refusal
-from fairway.remedies.module_moved import REMEDY, stays
+from fairway.convert.remedies.contract import Refusal
+from fairway.convert.remedies.module_moved import REMEDY, stays
 
 DIMS = [{0: "batch"}]
 

@@ -11,9 +11,9 @@ from harness import EXPORT, TRACE, assert_parity, export, make_case, operators
 from torch import nn
 from torch.onnx._internal.exporter import _registration
 
-from fairway.ladder.route import Route
-from fairway.remedies.contract import Refusal
-from fairway.remedies.mul_scalar import REMEDY
+from fairway.convert.ladder.route import Route
+from fairway.convert.remedies.contract import Refusal
+from fairway.convert.remedies.mul_scalar import REMEDY
 
 DIMS = [{0: "batch"}] * 2
 

@@ -7,8 +7,8 @@ import torch
 from harness import assert_parity, export, make_case, operators
 from torch import nn
 
-from fairway.remedies.contract import Match, Refusal
-from fairway.remedies.output_shape_fixed import REMEDY, release_fixed_dims
+from fairway.convert.remedies.contract import Match, Refusal
+from fairway.convert.remedies.output_shape_fixed import REMEDY, release_fixed_dims
 
 BOTH = [{0: "batch", 1: "time"}]
 

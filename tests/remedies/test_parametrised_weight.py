@@ -10,9 +10,9 @@ from harness import EXPORT, STRICT, TRACE, applied, assert_parity, export, make_
 from torch import nn
 from torch.nn.utils import parametrizations
 
-from fairway.ladder.route import Route
-from fairway.remedies.contract import Refusal
-from fairway.remedies.parametrised_weight import REMEDY
+from fairway.convert.ladder.route import Route
+from fairway.convert.remedies.contract import Refusal
+from fairway.convert.remedies.parametrised_weight import REMEDY
 
 DIMS = [{0: "batch"}]
 

@@ -8,9 +8,9 @@ from harness import EXPORT, STRICT, TRACE, applied, assert_parity, export, make_
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from fairway.ladder.route import Route
-from fairway.remedies.contract import Refusal
-from fairway.remedies.rnn_time_baked import REMEDY
+from fairway.convert.ladder.route import Route
+from fairway.convert.remedies.contract import Refusal
+from fairway.convert.remedies.rnn_time_baked import REMEDY
 
 BOTH = [{0: "batch", 1: "time"}]
 CONFIGURATIONS = [

@@ -10,10 +10,10 @@ from harness import EXPORT, STRICT, TRACE, applied, assert_parity, export, make_
 from torch import nn
 
 import fairway
-from fairway.findings import Finding
-from fairway.remedies import shortcut_branch
-from fairway.remedies.contract import Case, Match, Refusal
-from fairway.remedies.shortcut_branch import REMEDY, Deciding, Rewrite
+from fairway.convert.remedies import shortcut_branch
+from fairway.convert.remedies.contract import Case, Match, Refusal
+from fairway.convert.remedies.shortcut_branch import REMEDY, Deciding, Rewrite
+from fairway.diagnostics import Finding
 
 DIMS = [{0: "batch"}]
 LINES = ["ids: int64[batch, 4] < 3"]
@@ -109,8 +109,11 @@ def test_every_decision_is_tried_both_ways() -> None:
     match = REMEDY.detect(failed(make_case(Two(), make(3))))
     assert isinstance(match, Match)
     assert [tuple(one.answers.values()) for one in match.data] == [
-        (True, True), (False, False), (True, False), (False, True)
-    ]  # fmt: skip
+        (True, True),
+        (False, False),
+        (True, False),
+        (False, True),
+    ]
     assert [where.function for where in match.where] == [Two.forward.__qualname__] * 2
 
 

@@ -15,10 +15,10 @@ from harness import EXPORT, STRICT, TRACE, applied, assert_parity, export, make_
 from torch import nn
 
 import fairway
-from fairway.ladder.route import Route
-from fairway.remedies.contract import Match, Refusal
-from fairway.remedies.missing_translation import REMEDY as TRANSLATING
-from fairway.remedies.size_made_number import REMEDY
+from fairway.convert.ladder.route import Route
+from fairway.convert.remedies.contract import Match, Refusal
+from fairway.convert.remedies.missing_translation import REMEDY as TRANSLATING
+from fairway.convert.remedies.size_made_number import REMEDY
 
 BOTH = {0: "batch", 1: "time"}
 Computes = Callable[[torch.Tensor], torch.Tensor]
@@ -70,9 +70,7 @@ def by_kind(x: torch.Tensor) -> torch.Tensor:
     return x * math.nan
 
 
-WAYS = (
-    by_int, by_float, by_len, by_divmod, by_map, by_square_root, by_logarithm, by_rounding, by_numpy, by_kind
-)  # fmt: skip
+WAYS = (by_int, by_float, by_len, by_divmod, by_map, by_square_root, by_logarithm, by_rounding, by_numpy, by_kind)
 
 
 class Calls(nn.Module):
@@ -190,10 +188,20 @@ def test_applying_it_twice_changes_nothing_more() -> None:
 def test_eager_answers_are_the_originals() -> None:
     def asks(x: torch.Tensor) -> list[object]:
         return [
-            int("12", 8), int(3.9), float("inf"), len([1, 2]), divmod(7, -2), [*map(int, "12")], isinstance(True, int),
-            isinstance(3, float | int), math.log(8, 2), math.sqrt(2), np.ceil(1.2), int(x.sum()),
+            int("12", 8),
+            int(3.9),
+            float("inf"),
+            len([1, 2]),
+            divmod(7, -2),
+            [*map(int, "12")],
+            isinstance(True, int),
+            isinstance(3, float | int),
+            math.log(8, 2),
+            math.sqrt(2),
+            np.ceil(1.2),
+            int(x.sum()),
             isinstance([], (int, list)),
-        ]  # fmt: skip
+        ]
 
     case = make_case(Calls(lambda x: x * len(asks(x))), plain(1, 3))
     expected = asks(torch.ones(3))

@@ -7,8 +7,8 @@ import torch
 from harness import TRACE, applied, assert_parity, export, make_case, operators, run
 from torch import nn
 
-from fairway.remedies.contract import Refusal
-from fairway.remedies.small_constant_dropped import REMEDY
+from fairway.convert.remedies.contract import Refusal
+from fairway.convert.remedies.small_constant_dropped import REMEDY
 
 DIMS = [{0: "batch"}]
 ZEROS = (torch.zeros(3, 4),)

@@ -7,8 +7,8 @@ import torch
 from harness import applied, assert_parity, export, make_case
 from torch import nn
 
-from fairway.remedies.contract import Refusal
-from fairway.remedies.sparse_weight import REMEDY
+from fairway.convert.remedies.contract import Refusal
+from fairway.convert.remedies.sparse_weight import REMEDY
 
 DIMS = [{0: "batch"}]
 

@@ -9,9 +9,9 @@ import torch
 from harness import EXPORT, TRACE, applied, assert_parity, export, make_case, operators
 from torch import nn
 
-from fairway.ladder.route import Route
-from fairway.remedies.contract import Refusal
-from fairway.remedies.training_mode import REMEDY
+from fairway.convert.ladder.route import Route
+from fairway.convert.remedies.contract import Refusal
+from fairway.convert.remedies.training_mode import REMEDY
 
 DIMS = [{0: "batch"}]
 

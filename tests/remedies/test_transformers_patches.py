@@ -5,9 +5,9 @@ import torch
 from harness import EXPORT, TRACE, assert_parity, export, make_case
 from transformers import MixtralConfig, MixtralForCausalLM
 
-from fairway.remedies import fully_masked_rows, integer_mask_arithmetic
-from fairway.remedies.contract import Refusal
-from fairway.remedies.transformers_patches import REMEDY
+from fairway.convert.remedies import fully_masked_rows, integer_mask_arithmetic
+from fairway.convert.remedies.contract import Refusal
+from fairway.convert.remedies.transformers_patches import REMEDY
 
 DIMS = [{0: "batch", 1: "seq"}]
 
@@ -19,9 +19,16 @@ class Logits(torch.nn.Module):
         super().__init__()
         torch.manual_seed(0)
         config = MixtralConfig(
-            vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2,
-            num_key_value_heads=1, num_local_experts=3, num_experts_per_tok=2, use_cache=False,
-        )  # fmt: skip
+            vocab_size=40,
+            hidden_size=16,
+            intermediate_size=24,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            num_local_experts=3,
+            num_experts_per_tok=2,
+            use_cache=False,
+        )
         self.inner = MixtralForCausalLM(config)
 
     def forward(self, ids):

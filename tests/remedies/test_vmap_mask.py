@@ -9,9 +9,9 @@ import torch
 from harness import EXPORT, STRICT, TRACE, assert_parity, export, make_case, operators
 from torch import nn
 
-from fairway.ladder.route import Route
-from fairway.remedies.contract import Refusal
-from fairway.remedies.vmap_mask import REMEDY
+from fairway.convert.ladder.route import Route
+from fairway.convert.remedies.contract import Refusal
+from fairway.convert.remedies.vmap_mask import REMEDY
 
 BOTH = {0: "batch", 1: "time"}
 

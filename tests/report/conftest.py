@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from browsing import Look
-from fairway.report.page import make_page, write_page
+from fairway.record.page.page import make_page, write_page
 from records_made import Opened
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fairway.record import record_path
+from fairway.record.files import record_path
 from records_made import HOSTILE, Opened, bench, hostile, large, make_record, put, ranking, right_record
 
 
@@ -24,9 +24,18 @@ def test_every_part_of_a_wrong_record_is_there_and_the_contents_lead_to_it(opene
     page = opened([wrong], [bench(), ranking()])
     names = [one.get_attribute("id") for one in page.locator("#main section").all()]
     assert names == [
-        "verdict", "domain", "ladder", "errors", "first-wrong", "remedies", "findings", "graph", "sensitivity",
-        "bench", "environment",
-    ]  # fmt: skip
+        "verdict",
+        "domain",
+        "ladder",
+        "errors",
+        "first-wrong",
+        "remedies",
+        "findings",
+        "graph",
+        "sensitivity",
+        "bench",
+        "environment",
+    ]
     assert "12 of 18" in page.locator("#verdict .tiles").inner_text()
     assert page.locator("#verdict .mark").inner_text() == "✗ wrong"
     assert page.locator("#verdict .cause").inner_text() == "FW206 A loop is unrolled"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fairway.findings import Finding
-from fairway.record import record_path
-from fairway.report.notebook import card
-from fairway.result import Result
+from fairway.convert.result import Result
+from fairway.diagnostics import Finding
+from fairway.record.files import record_path
+from fairway.record.page.notebook import card
 from records_made import HOSTILE, hostile, make_record
 
 
@@ -45,10 +45,17 @@ def test_a_result_shows_verdict_domain_errors_ladder_and_findings() -> None:
     seen = Seen(result._repr_html_())
     assert not seen.open
     for words in (
-        "wrong", "batch 1..8, time 1..400: 12 of 18 samples right", "level", "2.5e+03", "export-dynamic", "300 MB",
-        "FW206", "Write it as one expression.", "time 1..400 across, batch 1..8 upwards",
+        "wrong",
+        "batch 1..8, time 1..400: 12 of 18 samples right",
+        "level",
+        "2.5e+03",
+        "export-dynamic",
+        "300 MB",
+        "FW206",
+        "Write it as one expression.",
+        "time 1..400 across, batch 1..8 upwards",
         "right up to time=100, wrong from 101",
-    ):  # fmt: skip
+    ):
         assert words in seen.said
     assert (seen.tags.count("circle"), seen.tags.count("path")) == (12, 6)
 

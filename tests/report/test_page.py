@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fairway.record.files.page import page as page_module
 
-from fairway.errors import UserError
-from fairway.record import record_path
-from fairway.report import page as page_module
-from fairway.report.page import escaped, make_page, write_page
+from fairway.diagnostics.errors import UserError
+from fairway.record.files import record_path
+from fairway.record.page.page import escaped, make_page, write_page
 from records_made import HOSTILE, bench, hostile, large, make_record, node, put, ranking, right_record, write_model
 
 
@@ -137,8 +137,10 @@ def test_modules_and_operators_without_end_are_folded(tmp_path: Path) -> None:
     nodes = [node(f"Op{n % 600}", ["x"], [f"y{n}"], f"n{n}", f"top{n % 3}.middle{n}.leaf{n}") for n in range(5000)]
     graph = data_in(make_page([write_model(tmp_path / "m.onnx", nodes, {}, "y0")]))["stories"][0]["graph"]
     assert [row[1:4] for row in graph["modules"][1:]] == [
-        ["top0", "Top0", 1667], ["top1", "Top1", 1667], ["top2", "Top2", 1666],
-    ]  # fmt: skip
+        ["top0", "Top0", 1667],
+        ["top1", "Top1", 1667],
+        ["top2", "Top2", 1666],
+    ]
     assert (len(graph["operators"]), graph["operators"][-1][0]) == (501, "(others)")
     assert sum(count for _, count in graph["operators"]) == 5000
 

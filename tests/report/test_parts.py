@@ -8,12 +8,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from fairway.report.compare import compare
-from fairway.report.graph import module_of, read_graph
-from fairway.report.harmless import place, text
-from fairway.report.measured import BINS, bins
-from fairway.report.neighbours import WIDE, neighbourhood
-from fairway.report.story import ILLEGAL, RIGHT, WRONG, tell
+from fairway.record.page.comparison import compare
+from fairway.record.page.graph import module_of, read_graph
+from fairway.record.page.measurements import BINS, bins
+from fairway.record.page.neighbors import WIDE, neighbourhood
+from fairway.record.page.sanitize import place, text
+from fairway.record.page.summary import ILLEGAL, RIGHT, WRONG, tell
 from records_made import make_record, node, right_record, small_model, write_model
 
 
@@ -77,11 +77,18 @@ def test_the_tracers_names_tell_the_module_too(name: str, parts: tuple[str, ...]
 
 
 def test_a_loops_body_counts_for_the_loops_module_and_reads_from_outside(tmp_path: Path) -> None:
-    inner = helper.make_graph([helper.make_node("Mul", ["a", "a"], ["out"], name="mul")], "body", [],
-                              [helper.make_tensor_value_info("out", TensorProto.FLOAT, None)])  # fmt: skip
+    inner = helper.make_graph(
+        [helper.make_node("Mul", ["a", "a"], ["out"], name="mul")],
+        "body",
+        [],
+        [helper.make_tensor_value_info("out", TensorProto.FLOAT, None)],
+    )
     flag = helper.make_node("Constant", [], ["flag"], value=helper.make_tensor("t", TensorProto.BOOL, [], [True]))
-    nodes = [flag, node("Neg", ["x"], ["a"], "neg"),
-             node("If", ["flag"], ["y"], "choice", "gate", then_branch=inner, else_branch=inner)]  # fmt: skip
+    nodes = [
+        flag,
+        node("Neg", ["x"], ["a"], "neg"),
+        node("If", ["flag"], ["y"], "choice", "gate", then_branch=inner, else_branch=inner),
+    ]
     graph, proto = read_graph(write_model(tmp_path / "m.onnx", nodes, {}, "y"))
     assert [row[1:4] for row in graph["modules"]][2] == ["gate", "Gate", 3]
     around = neighbourhood(proto, {"node": "choice"})

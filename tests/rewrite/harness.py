@@ -11,8 +11,8 @@ import onnxruntime
 import torch
 from torch.export import Dim
 
-from fairway.ladder.route import Route
-from fairway.remedies.contract import Case
+from fairway.convert.ladder.route import Route
+from fairway.convert.remedies.contract import Case
 
 Tensors = tuple[torch.Tensor, ...]
 

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 import fairway
-from fairway.rewrite.candidates import candidates
-from fairway.rewrite.find import sites
+from fairway.convert.rewrite.candidates import candidates
+from fairway.convert.rewrite.find import sites
 
 
 class FixedPoint(nn.Module):

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from transformers import MambaConfig, MambaModel
 
-from fairway.rewrite.find import suspects
-from fairway.rewrite.observed import count_passes, live_lines
+from fairway.convert.rewrite.find import suspects
+from fairway.convert.rewrite.live_sites import count_passes, live_lines
 
 from .idioms import CalibrationByPair, HeadByName, SpreadByGivenLength, SpreadBySlices, SpreadByTensorLength
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fairway.remedies.contract import Refusal
-from fairway.rewrite.candidates import candidates, prepare
-from fairway.rewrite.find import sites
+from fairway.convert.remedies.contract import Refusal
+from fairway.convert.rewrite.candidates import candidates, prepare
+from fairway.convert.rewrite.find import sites
 
 from .harness import case_of, copies, export, largest_difference, outputs
 from .idioms import IDIOMS, Idiom

@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 import fairway
-from fairway.rewrite.candidates import Rewrite, candidates
-from fairway.rewrite.find import sites
-from fairway.rewrite.observed import live_lines
+from fairway.convert.rewrite.candidates import Rewrite, candidates
+from fairway.convert.rewrite.find import sites
+from fairway.convert.rewrite.live_sites import live_lines
 
 from .idioms import SpreadBySlices
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from fairway.remedies.contract import Refusal
-from fairway.rewrite.candidates import candidates
-from fairway.rewrite.find import sites
+from fairway.convert.remedies.contract import Refusal
+from fairway.convert.rewrite.candidates import candidates
+from fairway.convert.rewrite.find import sites
 
 from .harness import outputs
 from .idioms import HeadByName, Recurrence, WritesInPlaceForCaller

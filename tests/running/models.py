@@ -33,9 +33,7 @@ def moving_sum(folder: Path) -> Path:
         helper.make_node("Transpose", ["yt"], ["y"], perm=[0, 2, 1]),
     ]
     weights = {"w": np.ones((2, 1, 3), np.float32)}
-    return _save(
-        folder / "sum.onnx", nodes, [value("x", "batch", "time", 2)], [value("y", "batch", "out", 2)], weights
-    )
+    return _save(folder / "sum.onnx", nodes, [value("x", "batch", "time", 2)], [value("y", "batch", "out", 2)], weights)
 
 
 def wavering(folder: Path) -> Path:

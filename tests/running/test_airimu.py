@@ -12,9 +12,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from fairway.run import run
-from fairway.run.windows import How
-from fairway.subject.recipe import Overrides, load_subject
+from fairway.deploy.run import run
+from fairway.deploy.run.windows import How
+from fairway.model.recipe import Overrides, load_subject
 
 FOLDER = Path(__file__).parents[2] / "examples" / "airimu"
 OUTPUTS = ("correction_acc", "correction_gyro", "acc_cov", "gyro_cov")
@@ -38,8 +38,8 @@ def codenet() -> Any:
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The streaming form, exported and verified."""
     path = tmp_path_factory.mktemp("airimu") / "streaming.onnx"
-    from fairway.exporting import export_subject
-    from fairway.ladder.climb import Settings
+    from fairway.convert.export import export_subject
+    from fairway.convert.ladder.climb import Settings
 
     subject = load_subject(f"{FOLDER}/streaming.py:streaming", Overrides())
     result = export_subject(subject, path, Settings(level="quick", routes=("trace",)))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fairway.cli import main
-from fairway.record import hash_file, record_path
+from fairway.record.files import hash_file, record_path
 
 from .models import moving_sum
 
@@ -66,8 +66,11 @@ def test_the_difference_to_pytorch_is_a_table_by_window(fairway: Any) -> None:
     _, out, _ = fairway("run", "sum.onnx", "x.npy", "-o", "out", "--window", "10", "--compare", "recipe.py:right")
     *_, title, blank, head, rule, row = out.splitlines()
     assert (title, blank, head, rule) == (
-        "largest difference to PyTorch", "", "| recording | window | y |", "|---|---|---|",
-    )  # fmt: skip
+        "largest difference to PyTorch",
+        "",
+        "| recording | window | y |",
+        "|---|---|---|",
+    )
     assert row.startswith("| x.npy | 10 | ")
     assert float(row.split("|")[3]) < 1e-5
     done = json.loads(fairway("run", "sum.onnx", "x.npy", "-o", "b", "--compare", "recipe.py:wrong", "--json")[1])
@@ -77,10 +80,15 @@ def test_the_difference_to_pytorch_is_a_table_by_window(fairway: Any) -> None:
 def test_a_window_beyond_what_was_verified_needs_the_word(fairway: Any, tmp_path: Path) -> None:
     model = tmp_path / "sum.onnx"
     record = {
-        "format": 1, "verdict": "verified", "route": "trace", "remedies": [], "evidence": None, "versions": {},
+        "format": 1,
+        "verdict": "verified",
+        "route": "trace",
+        "remedies": [],
+        "evidence": None,
+        "versions": {},
         "subject": {"sha256": "ab" * 32, "domain": {"time": {"low": 3, "high": 12, "multiple": 1}}},
         "file": {"name": model.name, "sha256": hash_file(model)},
-    }  # fmt: skip
+    }
     record_path(model).write_text(json.dumps(record))
     code, _, err = fairway("run", "sum.onnx", "x.npy", "-o", "out", "--window", "13")
     assert code == 1
@@ -92,10 +100,16 @@ def test_a_window_beyond_what_was_verified_needs_the_word(fairway: Any, tmp_path
 @pytest.mark.parametrize(
     "words",
     [
-        ("--tail", "wag"), ("--stitch", "sew"), ("--window", "0"), ("--overlap", "3"), ("--carry", "h0"),
-        ("--window", "9", "--overlap", "3", "--step", "2"), ("--carry", "a=b"), ("--over", "space"),
+        ("--tail", "wag"),
+        ("--stitch", "sew"),
+        ("--window", "0"),
+        ("--overlap", "3"),
+        ("--carry", "h0"),
+        ("--window", "9", "--overlap", "3", "--step", "2"),
+        ("--carry", "a=b"),
+        ("--over", "space"),
     ],
-)  # fmt: skip
+)
 def test_options_that_make_no_sense_are_refused(fairway: Any, words: tuple[str, ...]) -> None:
     code, _, err = fairway("run", "sum.onnx", "x.npy", "-o", "out", *words)
     assert code == 2
@@ -107,7 +121,7 @@ def test_without_the_extra_its_name_is_told(
     fairway: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, package: str
 ) -> None:
     real = importlib.util.find_spec
-    monkeypatch.setattr("fairway.extras.find_spec", lambda asked: None if asked == package else real(asked))
+    monkeypatch.setattr("fairway.diagnostics.extras.find_spec", lambda asked: None if asked == package else real(asked))
     (tmp_path / name).touch()
     code, _, err = fairway("run", "sum.onnx", name, "-o", "out")
     assert code == 2

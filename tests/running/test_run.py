@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairway.errors import UserError
-from fairway.fanout import Spreading
-from fairway.run import run
-from fairway.run import walk as module
-from fairway.run.windows import How, Windows
+from fairway.deploy.run import run
+from fairway.deploy.run import walk as module
+from fairway.deploy.run.windows import How, Windows
+from fairway.diagnostics.errors import UserError
+from fairway.workers.fanout import Spreading
 
 from .models import moving_sum, recurrent, row_wise, wavering
 
@@ -121,9 +121,11 @@ def test_state_that_is_not_carried_makes_a_difference(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "how",
     [
-        How(4, 2, carry={"h0": "h1"}), How(4, carry={"h0": "h1"}, batch=2), How(4, tail="shift", carry={"h0": "h1"}),
+        How(4, 2, carry={"h0": "h1"}),
+        How(4, carry={"h0": "h1"}, batch=2),
+        How(4, tail="shift", carry={"h0": "h1"}),
     ],
-)  # fmt: skip
+)
 def test_state_is_not_carried_where_windows_do_not_follow_one_another(tmp_path: Path, how: How) -> None:
     np.save(tmp_path / "x.npy", signal_of(30))
     assert code(recurrent(tmp_path), tmp_path / "x.npy", tmp_path / "out", how) == "FW810"

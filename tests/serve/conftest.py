@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import requests
 
-from fairway.serve.tensors import DATATYPES, DTYPES
+from fairway.deploy.serve.tensors import DATATYPES, DTYPES
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 90.0
@@ -69,9 +69,12 @@ def start(*words: str, **environment: str) -> Running:
     command = [sys.executable, "-m", "fairway", "serve", *words, "--http-port", "0", "--grpc-port", "0"]
     path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
         env={**os.environ, "PYTHONPATH": path, **environment},
-    )  # fmt: skip
+    )
     running = Running(process)
     assert process.stdout is not None
     for line in process.stdout:

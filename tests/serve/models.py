@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from fairway.record import hash_file, record_path
+from fairway.record.files import hash_file, record_path
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 Bounds = dict[str, tuple[int, int]]
@@ -19,9 +19,16 @@ DRAWN = [{"name": "x", "text": "±120 and magnitudes 1e-6..1e6, not declared", "
 
 
 def save(
-    path: Path, nodes: list[Any], inputs: list[Any], outputs: list[Any], weights: dict[str, Any], lines: list[str],
-    bounds: Bounds, example: dict[str, int], rows: dict[str, Any] | None = None,
-) -> Path:  # fmt: skip
+    path: Path,
+    nodes: list[Any],
+    inputs: list[Any],
+    outputs: list[Any],
+    weights: dict[str, Any],
+    lines: list[str],
+    bounds: Bounds,
+    example: dict[str, int],
+    rows: dict[str, Any] | None = None,
+) -> Path:
     """Writes a file and its record. `rows` is what the judge found out about them; independent unless given."""
     path.parent.mkdir(parents=True, exist_ok=True)
     tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in weights.items()]
@@ -32,10 +39,13 @@ def save(
     record = {
         "format": 1,
         "subject": {"name": path.stem, "sha256": "ab" * 32, "inputs": lines, "example": example, "domain": domain},
-        "versions": {"torch": "2.13.0"}, "verdict": "verified", "route": "trace", "remedies": [],
+        "versions": {"torch": "2.13.0"},
+        "verdict": "verified",
+        "route": "trace",
+        "remedies": [],
         "evidence": {"level": "quick", "tested": [{}, {}], "rows": rows or independent(bounds), "values": DRAWN},
         "file": {"name": path.name, "sha256": hash_file(path)},
-    }  # fmt: skip
+    }
     record_path(path).write_text(json.dumps(record))
     return path
 
@@ -52,26 +62,43 @@ def value(name: str, *shape: Any, kind: int = FLOAT) -> Any:
 def scaled(path: Path, by: float = 2.0, high: int = 8) -> Path:
     """y = x * by, for a batch of 1..high and a time of 2..20."""
     return save(
-        path, [helper.make_node("Mul", ["x", "by"], ["y"])], [value("x", "batch", "time", 3)],
-        [value("y", "batch", "time", 3)], {"by": np.float32(by)}, ["x: float32[batch, time, 3]"],
-        {"batch": (1, high), "time": (2, 20)}, {"batch": 2, "time": 4},
-    )  # fmt: skip
+        path,
+        [helper.make_node("Mul", ["x", "by"], ["y"])],
+        [value("x", "batch", "time", 3)],
+        [value("y", "batch", "time", 3)],
+        {"by": np.float32(by)},
+        ["x: float32[batch, time, 3]"],
+        {"batch": (1, high), "time": (2, 20)},
+        {"batch": 2, "time": 4},
+    )
 
 
 DEPENDENT = {
-    "dim": "batch", "independent": False, "sizes": [2], "compared": "…", "reason": "y[0, 0]: 1 alone, 2 in a batch of 2"
-}  # fmt: skip
+    "dim": "batch",
+    "independent": False,
+    "sizes": [2],
+    "compared": "…",
+    "reason": "y[0, 0]: 1 alone, 2 in a batch of 2",
+}
 
 
 def mixing(path: Path, rows: dict[str, Any] | None = DEPENDENT) -> Path:
     """y = x - mean over the batch: each answer depends on its neighbors."""
     nodes = [
-        helper.make_node("ReduceMean", ["x", "axes"], ["m"], keepdims=1), helper.make_node("Sub", ["x", "m"], ["y"])
-    ]  # fmt: skip
+        helper.make_node("ReduceMean", ["x", "axes"], ["m"], keepdims=1),
+        helper.make_node("Sub", ["x", "m"], ["y"]),
+    ]
     return save(
-        path, nodes, [value("x", "batch", 3)], [value("y", "batch", 3)], {"axes": np.array([0], np.int64)},
-        ["x: float32[batch, 3]"], {"batch": (1, 8)}, {"batch": 2}, rows,
-    )  # fmt: skip
+        path,
+        nodes,
+        [value("x", "batch", 3)],
+        [value("y", "batch", 3)],
+        {"axes": np.array([0], np.int64)},
+        ["x: float32[batch, 3]"],
+        {"batch": (1, 8)},
+        {"batch": 2},
+        rows,
+    )
 
 
 def embedded(path: Path) -> Path:
@@ -98,6 +125,12 @@ def slow(path: Path, size: int = 320, times: int = 12) -> Path:
     nodes += [helper.make_node("ReduceMax", [f"h{times}", "axes"], ["y"], keepdims=0)]
     weights["axes"] = np.array([1, 2], np.int64)
     return save(
-        path, nodes, [value("x", "batch", 1, 1)], [value("y", "batch")], weights,
-        ["x: float32[batch, 1, 1]"], {"batch": (1, 8)}, {"batch": 2},
-    )  # fmt: skip
+        path,
+        nodes,
+        [value("x", "batch", 1, 1)],
+        [value("y", "batch")],
+        weights,
+        ["x: float32[batch, 1, 1]"],
+        {"batch": (1, 8)},
+        {"batch": 2},
+    )

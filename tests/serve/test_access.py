@@ -17,7 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from fairway.serve.grpc_words import SERVICE, messages
+from fairway.deploy.serve.grpc_words import SERVICE, messages
 from serve.conftest import ROOT, Start, ask, outputs, tensor
 from serve.models import scaled
 
@@ -31,15 +31,18 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
     now = datetime.datetime.now(datetime.UTC)
-    names = x509.SubjectAlternativeName(
-        [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    )
+    names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
     made = (
-        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-        .serial_number(7).not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1)).add_extension(names, critical=False)
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(7)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(names, critical=False)
         .sign(key, hashes.SHA256())
-    )  # fmt: skip
+    )
     (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
     plain = serialization.NoEncryption()
     text = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
@@ -58,14 +61,18 @@ def infer(channel: grpc.Channel, model: str = "net", *metadata: tuple[str, str])
     return list(np.frombuffer(answer.raw_output_contents[0], np.float32))
 
 
-def test_token_and_tls_guard_both_protocols(
-    tmp_path: Path, serving: Start, certificate: tuple[Path, Path]
-) -> None:
+def test_token_and_tls_guard_both_protocols(tmp_path: Path, serving: Start, certificate: tuple[Path, Path]) -> None:
     cert, key = certificate
     server = serving(
-        f"net={scaled(tmp_path / 'net.onnx')}", "--workers", "1", "--tls-cert", str(cert), "--tls-key", str(key),
+        f"net={scaled(tmp_path / 'net.onnx')}",
+        "--workers",
+        "1",
+        "--tls-cert",
+        str(cert),
+        "--tls-key",
+        str(key),
         FAIRWAY_SERVE_TOKEN="open-sesame",
-    )  # fmt: skip
+    )
     assert server.scheme == "https"
     url = f"{server.url}/v2/models/net/infer"
     trust = str(cert)
@@ -108,9 +115,12 @@ def test_ipv6_is_listened_on_by_both_protocols(tmp_path: Path, serving: Start) -
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "fairway", "serve", *words], capture_output=True, text=True, timeout=120,
+        [sys.executable, "-m", "fairway", "serve", *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
         env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT / "src")},
-    )  # fmt: skip
+    )
 
 
 def test_what_cannot_be_served_is_told_before_anything_listens(tmp_path: Path) -> None:

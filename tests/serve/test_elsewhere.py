@@ -14,10 +14,10 @@ import pytest
 import requests
 import yaml
 
-from fairway.errors import UserError
-from fairway.record import hash_file
-from fairway.serve.emit import emit
-from fairway.serve.settings import Settings
+from fairway.deploy.serve.emit import emit
+from fairway.deploy.serve.settings import Settings
+from fairway.diagnostics.errors import UserError
+from fairway.record.files import hash_file
 from serve.conftest import ROOT, Start, ask, outputs
 from serve.models import scaled
 from serve.test_access import infer
@@ -84,15 +84,19 @@ def test_nothing_is_written_where_something_is_wrong(tmp_path: Path, models: lis
 def test_serving_needs_no_torch(tmp_path: Path, models: list[str]) -> None:
     program = (
         "import asyncio, sys; sys.modules.update(dict.fromkeys(['torch', 'onnx_ir', 'onnxscript', 'sympy'])); "
-        "from fairway.serve.server import open_service; from fairway.serve.settings import Settings\n"
+        "from fairway.deploy.serve.server import open_service; from fairway.deploy.serve.settings import Settings\n"
         "async def main():\n"
         f"  async with open_service({models!r}, [], Settings(workers=1)) as service: print(len(service.lines))\n"
         "asyncio.run(main())"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=tmp_path,
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
         env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT / "src")},
-    )  # fmt: skip
+    )
     assert done.stdout == "2\n", done.stderr
 
 

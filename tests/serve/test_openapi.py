@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from schemathesis.checks import load_all_checks
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from fairway.serve.openapi import describe_api
+from fairway.deploy.serve.openapi import describe_api
 from serve.conftest import Running, ask, outputs, start, tensor
 from serve.models import scaled
 

@@ -12,19 +12,19 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-from fairway.errors import UserError
-from fairway.recall import read_record
-from fairway.record import record_path
-from fairway.serve.batching import TRIES, Batching, Desk, Job, split_sizes
-from fairway.serve.canary import examine
-from fairway.serve.pool import WorkerDied
-from fairway.serve.routes import parse_route
-from fairway.serve.signature import Signature, read_signature
-from fairway.serve.sources import fetch, parse_source
-from fairway.serve.tensors import Answered, Asked, read_request, write_answer
-from fairway.subject import canary
-from fairway.subject.onnx_file import open_header
-from fairway.subject.spec import parse_input
+from fairway.deploy.serve.aliases import parse_route
+from fairway.deploy.serve.batcher import TRIES, Batching, Desk, Job, split_sizes
+from fairway.deploy.serve.canary_check import examine
+from fairway.deploy.serve.model_sources import fetch, parse_source
+from fairway.deploy.serve.pool import WorkerDied
+from fairway.deploy.serve.signature import Signature, read_signature
+from fairway.deploy.serve.tensors import Answered, Asked, read_request, write_answer
+from fairway.diagnostics.errors import UserError
+from fairway.model import canary
+from fairway.model.onnx_file import open_header
+from fairway.model.spec import parse_input
+from fairway.record.files import record_path
+from fairway.record.reader import read_record
 from serve.models import mixing, scaled
 
 Answer = TypeVar("Answer")
@@ -61,10 +61,13 @@ def test_sources_are_read_as_they_are_written() -> None:
     words = ["a.onnx", "net=a.onnx", "net=b.onnx", "s3://bucket/some/net@3", "mlflow:net@verified", "x=published"]
     read = [parse_source(text, seen) for text in words]
     assert [(one.name, one.place, one.version, one.label) for one in read] == [
-        ("a", "a.onnx", None, "1"), ("net", "a.onnx", None, "1"), ("net", "b.onnx", None, "2"),
-        ("net", "s3://bucket/some/net", "3", None), ("net", "mlflow:net", "verified", None),
+        ("a", "a.onnx", None, "1"),
+        ("net", "a.onnx", None, "1"),
+        ("net", "b.onnx", None, "2"),
+        ("net", "s3://bucket/some/net", "3", None),
+        ("net", "mlflow:net", "verified", None),
         ("x", "published", None, None),
-    ]  # fmt: skip
+    ]
 
 
 def through(work: Coroutine[Any, Any, Answer]) -> Answer:
@@ -145,9 +148,13 @@ def test_an_export_writes_a_canary_that_the_served_file_answers(tmp_path: Path) 
 
     net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU())
     fairway.export(
-        net, ["input: float32[batch, 3]"], tmp_path / "net.onnx", bounds={"batch": (1, 4)}, level="quick",
+        net,
+        ["input: float32[batch, 3]"],
+        tmp_path / "net.onnx",
+        bounds={"batch": (1, 4)},
+        level="quick",
         routes=["trace"],
-    )  # fmt: skip
+    )
     signature, stored = opened(tmp_path / "net.onnx")
     assert stored.whole["evidence"]["canary"]["point"] == {"batch": 2}
     assert through(examine(runner(tmp_path / "net.onnx"), signature, stored, None)).limit == 4

@@ -23,10 +23,19 @@ TRITON = ROOT / "build/triton/bin/python"
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("models")
     running = start(
-        f"net={scaled(folder / 'one.onnx', 2.0)}", f"net={scaled(folder / 'two.onnx', -1.0)}",
-        str(embedded(folder / "ids.onnx")), str(mixing(folder / "mixing.onnx")),
-        "--route", "prod=net@1", "--route", "both=net@1:3,net@2:1", "--max-body", "64K", "--cache", "1M",
-    )  # fmt: skip
+        f"net={scaled(folder / 'one.onnx', 2.0)}",
+        f"net={scaled(folder / 'two.onnx', -1.0)}",
+        str(embedded(folder / "ids.onnx")),
+        str(mixing(folder / "mixing.onnx")),
+        "--route",
+        "prod=net@1",
+        "--route",
+        "both=net@1:3,net@2:1",
+        "--max-body",
+        "64K",
+        "--cache",
+        "1M",
+    )
     yield running
     assert running.stop() == 0
 

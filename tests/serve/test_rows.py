@@ -17,13 +17,13 @@ import requests
 import torch
 
 import fairway
-from fairway.publish.places import publish
-from fairway.recall import read_record
-from fairway.record import record_path
-from fairway.serve.canary import examine
-from fairway.serve.merging import plan_batching
-from fairway.serve.signature import read_signature
-from fairway.subject.onnx_file import open_header
+from fairway.deploy.publish.places import publish
+from fairway.deploy.serve.canary_check import examine
+from fairway.deploy.serve.merge_rules import plan_batching
+from fairway.deploy.serve.signature import read_signature
+from fairway.model.onnx_file import open_header
+from fairway.record.files import record_path
+from fairway.record.reader import read_record
 from serve.conftest import Array, Running, Start, ask, outputs, until
 from serve.models import mixing, scaled
 from serve.test_parts import opened, runner, through

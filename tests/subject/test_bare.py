@@ -12,11 +12,11 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fairway.errors import UserError
-from fairway.subject.bare import bare
-from fairway.subject.checkpoint import load_checkpoint
-from fairway.subject.recipe import Overrides, load_model
-from fairway.weights.mapped import Mappings
+from fairway.diagnostics.errors import UserError
+from fairway.model.checkpoint import load_checkpoint
+from fairway.model.meta_build import bare
+from fairway.model.recipe import Overrides, load_model
+from fairway.model.weight_mappings import Mappings
 
 
 class Net(nn.Module):

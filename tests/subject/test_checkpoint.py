@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from fairway.errors import UserError
-from fairway.subject.checkpoint import SHOWN, load_checkpoint
+from fairway.diagnostics.errors import UserError
+from fairway.model.checkpoint import SHOWN, load_checkpoint
 
 
 class Net(nn.Module):
@@ -109,10 +109,13 @@ def test_a_missing_checkpoint_is_refused(tmp_path: Path) -> None:
         ("w.pt", b"hello\n", "w.pt (6 bytes) is neither a zip archive nor a pickle, as torch.save writes"),
         ("w.pt", b"PK\x03\x04r", "w.pt (5 bytes): PytorchStreamReader failed reading zip archive: not a ZIP archive"),
         ("w.safetensors", b"", "w.safetensors (0 bytes): Error while deserializing header: header too small"),
-        ("w.safetensors", b"<!DOCTYPE html>", "w.safetensors (15 bytes): Error while deserializing header: header too "
-         "large"),
+        (
+            "w.safetensors",
+            b"<!DOCTYPE html>",
+            "w.safetensors (15 bytes): Error while deserializing header: header too large",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path, name: str, content: bytes, seen: str) -> None:
     (tmp_path / name).write_bytes(content)
     assert complaint(tmp_path / name) == ("FW105", seen)

@@ -12,9 +12,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from fairway.errors import UserError
-from fairway.subject.data import read_data
-from fairway.subject.subject import Subject, build_subject
+from fairway.diagnostics.errors import UserError
+from fairway.model.data import read_data
+from fairway.model.subject import Subject, build_subject
 
 
 class Net(torch.nn.Module):
@@ -63,17 +63,20 @@ def test_tensors_come_in_the_specs_order_whatever_the_files(tmp_path: Path, subj
     ("tensors", "seen"),
     [
         ({"x": torch.zeros(4, 3)}, "lacks y; it holds x"),
-        ({"x": torch.zeros(4, 3, dtype=torch.float64), "y": torch.zeros(4, 1)},
-         ": x is float64[4, 3], the spec says x: float32[batch, 3]"),
-        ({"x": torch.zeros(4, 3, 1), "y": torch.zeros(4, 1)},
-         ": x is float32[4, 3, 1], the spec says x: float32[batch, 3]"),
-        ({"x": torch.zeros(4, 5), "y": torch.zeros(4, 1)},
-         ": x is float32[4, 5], the spec says x: float32[batch, 3]"),
+        (
+            {"x": torch.zeros(4, 3, dtype=torch.float64), "y": torch.zeros(4, 1)},
+            ": x is float64[4, 3], the spec says x: float32[batch, 3]",
+        ),
+        (
+            {"x": torch.zeros(4, 3, 1), "y": torch.zeros(4, 1)},
+            ": x is float32[4, 3, 1], the spec says x: float32[batch, 3]",
+        ),
+        ({"x": torch.zeros(4, 5), "y": torch.zeros(4, 1)}, ": x is float32[4, 5], the spec says x: float32[batch, 3]"),
         ({"x": torch.zeros(4, 3), "y": torch.zeros(5, 1)}, ": batch is 4 by x axis 0 and 5 by y axis 0"),
         ({"x": torch.zeros(9, 3), "y": torch.zeros(9, 1)}, ": batch=9 lies outside the domain batch 2..8"),
     ],
     ids=["missing", "dtype", "rank", "fixed size", "disagree", "outside"],
-)  # fmt: skip
+)
 def test_tensors_that_do_not_fit_are_refused(
     tmp_path: Path, subject: Subject, name: str, tensors: dict[str, torch.Tensor], seen: str
 ) -> None:

@@ -11,9 +11,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.export import Dim
 
-from fairway.errors import UserError
-from fairway.subject.declare import Declared, declare, read_annotations
-from fairway.subject.tree import flatten
+from fairway.diagnostics.errors import UserError
+from fairway.model.declare import Declared, declare, read_annotations
+from fairway.model.tree import flatten
 
 PAST = {"past": [{"key": torch.zeros(2, 8, 5, 4), "value": torch.zeros(2, 8, 5, 4)} for _ in range(2)]}
 
@@ -152,17 +152,23 @@ def test_the_tree_that_torch_export_takes_is_taken_as_it_is() -> None:
         ({"x": "batch 3"}, "FW003", "x: [batch 3] declares 2 sizes, the example has 3: (2, 5, 3)"),
         ({"x": {3: "batch"}}, "FW003", "x: axis 3 is declared, but the example has 3 axes"),
         ({"x": {"0": "batch"}}, "FW003", "x: axis '0' is declared, but the example has 3 axes"),
-        ({"x": "batch ti-me! 3"}, "FW001",
-         "x: a size belongs here: a number, a name, or 2*name+1\n    batch ti-me! 3\n          ^"),
-        ({"x": "[batch, time?, 3]"}, "FW001",
-         "x: a size belongs here: a number, a name, or 2*name+1\n    [batch, time?, 3]\n            ^"),
+        (
+            {"x": "batch ti-me! 3"},
+            "FW001",
+            "x: a size belongs here: a number, a name, or 2*name+1\n    batch ti-me! 3\n          ^",
+        ),
+        (
+            {"x": "[batch, time?, 3]"},
+            "FW001",
+            "x: a size belongs here: a number, a name, or 2*name+1\n    [batch, time?, 3]\n            ^",
+        ),
         ({"x": ["batch", "ti me", 3]}, "FW001", "x, axis 1: 'ti me' is not a size"),
         ({"x": ["batch", 2.5, 3]}, "FW015", "dims['x'], axis 1, is 2.5"),
         ({"x": 3}, "FW015", "dims['x'] is 3"),
         ("batch time 3", "FW015", "dims is 'batch time 3'"),
         (3, "FW015", "dims is 3"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_is_refused(dims: Any, code: str, seen: str) -> None:
     assert complaint(dims) == (code, seen)
 
@@ -170,8 +176,9 @@ def test_what_does_not_fit_is_refused(dims: Any, code: str, seen: str) -> None:
 def test_one_shape_for_several_tensors_is_refused() -> None:
     inside = "past.0.key, past.0.value, past.1.key, past.1.value"
     assert complaint({"past": "batch 8 seq 4"}, **PAST) == (
-        "FW003", f"past: declared 'batch 8 seq 4', but it holds several tensors: {inside}",
-    )  # fmt: skip
+        "FW003",
+        f"past: declared 'batch 8 seq 4', but it holds several tensors: {inside}",
+    )
 
 
 def annotated(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fairway.errors import UserError
-from fairway.subject.dims import UNDECLARED_HIGH, Dim, Domain, Size, build_domain, parse_size, show
+from fairway.diagnostics.errors import UserError
+from fairway.model.dims import UNDECLARED_HIGH, Dim, Domain, Size, build_domain, parse_size, show
 
 
 def complaint(call: Any) -> tuple[str, str]:
@@ -78,8 +78,9 @@ def test_bounds_for_a_name_that_no_shape_has_are_refused() -> None:
     assert complaint(lambda: build_domain(["n"], {"m": (1, 2)}, {})) == ("FW005", seen)
     assert complaint(lambda: build_domain(["n"], {}, {"m": 8})) == ("FW005", seen)
     assert complaint(lambda: build_domain([], {"m": (1, 2)}, {})) == (
-        "FW005", "'m' is not a dim of any input; the dims are: none",
-    )  # fmt: skip
+        "FW005",
+        "'m' is not a dim of any input; the dims are: none",
+    )
 
 
 def test_undeclared_bounds_are_chosen_and_said_to_be() -> None:

@@ -11,9 +11,9 @@ import pytest
 import torch
 from onnx import TensorProto, helper
 
-from fairway.errors import UserError
-from fairway.subject.onnx_file import check_signature, dims_fixed, open_header
-from fairway.subject.subject import Subject, build_subject
+from fairway.diagnostics.errors import UserError
+from fairway.model.onnx_file import check_signature, dims_fixed, open_header
+from fairway.model.subject import Subject, build_subject
 
 
 def value(name: str, shape: Sequence[Any] | None, dtype: int = TensorProto.FLOAT) -> Any:
@@ -162,10 +162,12 @@ def subject() -> Subject:
         ([], "the file takes nothing; declared are x"),
         ([value("x", ["b", "t", 3]), value("z", [])], "the file takes x, z; declared are x"),
         ([value("x", ["b", 3])], "the file has x: float32[b, 3]; declared is x: float32[batch, time, 3]"),
-        ([value("x", ["b", "t", 3], TensorProto.DOUBLE)],
-         "the file has x: float64[b, t, 3]; declared is x: float32[batch, time, 3]"),
+        (
+            [value("x", ["b", "t", 3], TensorProto.DOUBLE)],
+            "the file has x: float64[b, t, 3]; declared is x: float32[batch, time, 3]",
+        ),
     ],
-)  # fmt: skip
+)
 def test_other_inputs_than_declared_are_refused(tmp_path: Path, subject: Subject, inputs: Any, seen: str) -> None:
     header = open_header(save(tmp_path, model(inputs)))
     with pytest.raises(UserError) as caught:

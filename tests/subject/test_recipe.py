@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from fairway.errors import UserError
-from fairway.subject.recipe import Overrides, load_subject
+from fairway.diagnostics.errors import UserError
+from fairway.model.recipe import Overrides, load_subject
 
 NET = """\
 import torch
@@ -53,8 +53,10 @@ def test_the_only_recipe_of_a_file_needs_no_name(folder: Path) -> None:
     (folder / "r.py").write_text(NET + f"net = fairway.Recipe(Net, {LINE}, bounds={{'batch': (1, 9)}})\n")
     subject = load_subject("r.py", Overrides())
     assert (subject.name, [str(s) for s in subject.spec], str(subject.domain)) == (
-        "net", ["x: float32[batch, 3]"], "batch 1..9",
-    )  # fmt: skip
+        "net",
+        ["x: float32[batch, 3]"],
+        "batch 1..9",
+    )
 
 
 def test_several_recipes_are_told_apart_by_name(folder: Path) -> None:
@@ -176,14 +178,18 @@ def test_an_address_that_leads_nowhere_is_refused(folder: Path, address: str, co
 @pytest.mark.parametrize(
     ("body", "seen", "line", "source"),
     [
-        ("import nosuch_package\n", "r.py: ModuleNotFoundError: No module named 'nosuch_package'", 1,
-         "import nosuch_package"),
+        (
+            "import nosuch_package\n",
+            "r.py: ModuleNotFoundError: No module named 'nosuch_package'",
+            1,
+            "import nosuch_package",
+        ),
         ("\n\ndef f():\n    return 1 / 0\n\nf()\n", "r.py: ZeroDivisionError: division by zero", 4, "return 1 / 0"),
         ("def f(:\n", "r.py: SyntaxError: invalid syntax (r.py, line 1)", 1, "def f(:"),
         ("exit(3)\n", "r.py: SystemExit: 3", 1, "exit(3)"),
     ],
     ids=["import", "raise", "syntax", "exit"],
-)  # fmt: skip
+)
 def test_a_recipe_that_raises_is_reported_with_the_users_line(
     folder: Path, body: str, seen: str, line: int, source: str
 ) -> None:
@@ -203,8 +209,9 @@ def test_a_module_that_raises_or_lacks_a_package_is_not_said_to_be_missing(folde
         (folder / name / "inner.py").write_text(NET)
     assert complaint("pkg_raises.inner:Net") == ("FW102", "pkg_raises.inner: ZeroDivisionError: division by zero")
     assert complaint("pkg_lacks.inner:Net") == (
-        "FW102", "pkg_lacks.inner: ModuleNotFoundError: No module named 'nosuch_package'",
-    )  # fmt: skip
+        "FW102",
+        "pkg_lacks.inner: ModuleNotFoundError: No module named 'nosuch_package'",
+    )
     assert complaint("pkg_lacks.other.inner:Net")[0] == "FW102"
     assert complaint("json.nosuch:Net") == ("FW101", "there is no module 'json.nosuch'")
 

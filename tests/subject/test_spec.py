@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fairway.errors import UserError
-from fairway.subject.spec import DTYPES, MASKS, TensorSpec, Values, parse_dim, parse_input
+from fairway.diagnostics.errors import UserError
+from fairway.model.spec import DTYPES, MASKS, TensorSpec, Values, parse_dim, parse_input
 
 
 def sizes(spec: TensorSpec) -> list[str]:

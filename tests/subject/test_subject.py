@@ -13,12 +13,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from fairway.errors import UserError
-from fairway.subject.dims import Dim, Domain
-from fairway.subject.example import choose_example
-from fairway.subject.spec import parse_input
-from fairway.subject.subject import Subject, build_subject
-from fairway.subject.values import FLAVOURS
+from fairway.diagnostics.errors import UserError
+from fairway.model.dims import Dim, Domain
+from fairway.model.example import choose_example
+from fairway.model.spec import parse_input
+from fairway.model.subject import Subject, build_subject
+from fairway.model.values import FLAVOURS
 
 
 class Echo(nn.Module):
@@ -67,8 +67,10 @@ def test_keyword_arguments_in_another_order_than_forwards_still_reach_the_right_
     subject = build_subject(Echo(), inputs)
     assert spec(subject) == ["a: float32[1]", "b: float32[2]", "c: float32[3]"]
     assert {name: tensor.tolist() for name, tensor in called(subject, seed=1).items()} == {
-        "a": [1.0], "b": [2.0, 2.0], "c": [3.0, 3.0, 3.0],
-    }  # fmt: skip
+        "a": [1.0],
+        "b": [2.0, 2.0],
+        "c": [3.0, 3.0, 3.0],
+    }
 
 
 def test_args_and_kwargs_come_as_a_pair() -> None:
@@ -119,8 +121,10 @@ def test_spec_lines_with_paths_build_lists_and_dicts() -> None:
     lines = ["a.1.key: float32[n, 1]", "a.0.key: float32[n, 2]", "a.0.value: float32[n, 3]", "b.mask: bool[n]"]
     got = called(build_subject(Echo(), lines), n=4)
     assert [tuple(t.shape) for t in (got["a"][0]["key"], got["a"][0]["value"], got["a"][1]["key"])] == [
-        (4, 2), (4, 3), (4, 1),
-    ]  # fmt: skip
+        (4, 2),
+        (4, 3),
+        (4, 1),
+    ]
     assert isinstance(got["a"], list)
     assert got["b"]["mask"].dtype == torch.bool
 
@@ -309,31 +313,47 @@ def test_an_example_asked_for_by_name_is_taken_as_it_is() -> None:
     ("inputs", "more", "code", "seen"),
     [
         (3.5, {}, "FW015", "inputs is of type float: 3.5"),
-        ((), {}, "FW015", "forward(a: 'Any', b: 'Any' = None, *, c: 'Any' = None) -> 'dict[str, Any]' cannot be called "
-         "with these inputs: missing a required argument: 'a'"),
-        ({"z": torch.zeros(1)}, {}, "FW015", "forward(a: 'Any', b: 'Any' = None, *, c: 'Any' = None) -> "
-         "'dict[str, Any]' cannot be called with these inputs: missing a required argument: 'a'"),
+        (
+            (),
+            {},
+            "FW015",
+            "forward(a: 'Any', b: 'Any' = None, *, c: 'Any' = None) -> 'dict[str, Any]' cannot be called "
+            "with these inputs: missing a required argument: 'a'",
+        ),
+        (
+            {"z": torch.zeros(1)},
+            {},
+            "FW015",
+            "forward(a: 'Any', b: 'Any' = None, *, c: 'Any' = None) -> "
+            "'dict[str, Any]' cannot be called with these inputs: missing a required argument: 'a'",
+        ),
         ((3,), {}, "FW010", "the model is given no input tensor"),
         ((np.zeros(3),), {}, "FW015", "the input 'a' is a numpy array"),
         ((torch.zeros(2, device="meta"),), {}, "FW012", "the input 'a' is on the meta device"),
         ("b: float32[n]", {}, "FW002", "forward also needs a, which the spec does not declare"),
         (["a: float32[n]", "z: float32[n]"], {}, "FW002", "'z'; forward takes: a, b, c"),
         (["a: float32[n]", "a: float32[n]"], {}, "FW011", "the input 'a' is declared twice"),
-        (["a.k: float32[n]", "a: float32[n]"], {}, "FW011",
-         "'a' and 'a.k' are both declared; 'a' is a tensor or holds some"),
-        (["a: float32[n]", "a.k: float32[n]"], {}, "FW011",
-         "'a' and 'a.k' are both declared; 'a' is a tensor or holds some"),
+        (
+            ["a.k: float32[n]", "a: float32[n]"],
+            {},
+            "FW011",
+            "'a' and 'a.k' are both declared; 'a' is a tensor or holds some",
+        ),
+        (
+            ["a: float32[n]", "a.k: float32[n]"],
+            {},
+            "FW011",
+            "'a' and 'a.k' are both declared; 'a' is a tensor or holds some",
+        ),
         ("a: int64[n] = lengths(time)", {}, "FW005", "a = lengths(time): 'time' is not a dim; the dims are: n"),
-        ("a: float32[n]", {"dims": {"a": "n"}}, "FW015",
-         "dims is given beside spec lines, which say the dims already"),
+        ("a: float32[n]", {"dims": {"a": "n"}}, "FW015", "dims is given beside spec lines, which say the dims already"),
         ("a: float32[n]", {"example": {"m": 3}}, "FW005", "example names 'm'; the dims are: n"),
         ("a: float32[n]", {"example": {"n": 99}}, "FW003", "the example's n=99 is outside n 1..64"),
-        ("a: float32[n]", {"input_names": ["x", "y"]}, "FW011",
-         "input_names gives ['x', 'y']; the inputs are ['a']"),
+        ("a: float32[n]", {"input_names": ["x", "y"]}, "FW011", "input_names gives ['x', 'y']; the inputs are ['a']"),
         ("a: float32[n-3]", {}, "FW004", "a axis 0: n-3 is no size at n=1"),
         ("a: float32[n//m]", {"bounds": {"m": (0, 4)}}, "FW004", "a axis 0: n//m is no size at n=1, m=0"),
     ],
-)  # fmt: skip
+)
 def test_inputs_that_do_not_fit_are_refused(inputs: Any, more: dict[str, Any], code: str, seen: str) -> None:
     assert complaint(Echo(), inputs, **more) == (code, seen)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fairway.subject.dims import Point
-from fairway.subject.spec import DTYPES, MASKS, parse_input
-from fairway.subject.values import FLAVOURS, LARGE, UNDECLARED_BELOW, Flavour, bring_near, make_tensor, resemble
+from fairway.model.dims import Point
+from fairway.model.spec import DTYPES, MASKS, parse_input
+from fairway.model.values import FLAVOURS, LARGE, UNDECLARED_BELOW, Flavour, bring_near, make_tensor, resemble
 
 SEEDS = range(40)
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 from onnxscript import opset18 as op
 
-from fairway.knowledge.entry import shipped
-from fairway.remedies.catalogue import BUILT_IN
-from fairway.remedies.contract import Case, Match, Refusal
+from fairway.convert.remedies.catalogue import BUILT_IN
+from fairway.convert.remedies.contract import Case, Match, Refusal
+from fairway.diagnostics.knowledge.entry import shipped
 from fairway.testing import check_knowledge, check_remedy, check_translations
 
 GOOD = BUILT_IN["mul_scalar"]
@@ -147,6 +147,6 @@ def test_knowledge_is_read_and_what_is_wrong_in_it_is_told(tmp_path: Path) -> No
 
 
 def test_fairways_own_knowledge_passes() -> None:
-    import fairway.knowledge
+    import fairway.diagnostics.knowledge
 
     assert {entry.id for entry in check_knowledge(fairway.knowledge)} == {entry.id for entry in shipped()}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fairway.testing.trial import Functions, Inputs
-from fairway.testing.trial import Trial as AnyTrial
-from fairway.translations import TRANSLATIONS
+from fairway.convert.translations import TRANSLATIONS
+from fairway.testing.operator_trial import Functions, Inputs
+from fairway.testing.operator_trial import Trial as AnyTrial
 
 __all__ = ["Inputs", "Trial"]
 

@@ -11,9 +11,9 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 from ours import Trial
 from torch.nn import functional
 
-from fairway.translations import TRANSLATIONS
-from fairway.translations.better import BETTER, torchs_own
-from fairway.translations.quantized import captured
+from fairway.convert.translations import TRANSLATIONS
+from fairway.convert.translations.better import BETTER, torchs_own
+from fairway.convert.translations.fake_quantize import captured
 
 aten = torch.ops.aten
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from ours import Inputs, Trial
 
-from fairway.translations.quantized import captured
+from fairway.convert.translations.fake_quantize import captured
 
 SCALES, ZEROS = torch.tensor([0.1, 0.25, 1.0]), torch.tensor([0, 3, -2], dtype=torch.int32)
 INT = torch.int32

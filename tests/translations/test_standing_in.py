@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairway.translations.standing_in import STAND_INS
+from fairway.convert.translations.substitutes import STAND_INS
 
 
 def _complex(*shape):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fairway.ui.server import Server
+from fairway.record.ui.ui_server import Server
 from records_made import hostile, make_record, put, right_record
 
 

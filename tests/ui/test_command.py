@@ -36,9 +36,14 @@ net = fairway.Recipe(Net, ["x: float32[batch, 3]"], bounds={"batch": (1, 16)})
 def start(*words: str, folder: Path) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     return subprocess.Popen(
-        [*FAIRWAY, *words], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [*FAIRWAY, *words],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a suite in the background ignores Ctrl-C
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from browsing import Look
-from fairway.standing import FILE
-from fairway.ui.server import Server
-from fairway.workshop import MARK, PREFIX
+from fairway.record.progress import FILE
+from fairway.record.ui.ui_server import Server
+from fairway.workers.staging import MARK, PREFIX
 from records_made import HOSTILE, make_record, put, right_record
 
 
@@ -90,8 +90,18 @@ def test_an_export_is_watched_from_rung_to_rung_until_it_is_gone(page: Any, shel
     shop.mkdir()
     (shop / MARK).touch()
     now = time.time()
-    said = {"format": 1, "pid": os.getpid(), "target": "net.onnx", "model": HOSTILE[0], "now": now, "began": now - 30,
-            "doing": "", "rung": "export-dynamic", "walked": [], "total": 0}  # fmt: skip
+    said = {
+        "format": 1,
+        "pid": os.getpid(),
+        "target": "net.onnx",
+        "model": HOSTILE[0],
+        "now": now,
+        "began": now - 30,
+        "doing": "",
+        "rung": "export-dynamic",
+        "walked": [],
+        "total": 0,
+    }
 
     def write(**more: Any) -> None:
         (shop / "part").write_text(json.dumps({**said, **more}))
@@ -101,12 +111,30 @@ def test_an_export_is_watched_from_rung_to_rung_until_it_is_gone(page: Any, shel
     page.wait_for_selector("#running .mark.now >> text=export-dynamic")
     assert HOSTILE[0] in page.locator("#running .top").inner_text()
     failed = {"route": "export-dynamic", "verdict": "failed", "seconds": 4.0, "codes": ["FW302"]}
-    write(walked=[failed], rung="trace", doing="batch=2, time=7", done=15, total=60, first=0, since=now - 10, at=now,
-          counted="samples", best="failed")  # fmt: skip
+    write(
+        walked=[failed],
+        rung="trace",
+        doing="batch=2, time=7",
+        done=15,
+        total=60,
+        first=0,
+        since=now - 10,
+        at=now,
+        counted="samples",
+        best="failed",
+    )
     page.wait_for_selector("#running progress")
     text = page.locator("#running").inner_text()
-    for words in ("export-dynamic", "failed", "4.0 s FW302", "trace", "15 of 60 samples", "about 30 s left",
-                  "to net.onnx", "best so far failed"):  # fmt: skip
+    for words in (
+        "export-dynamic",
+        "failed",
+        "4.0 s FW302",
+        "trace",
+        "15 of 60 samples",
+        "about 30 s left",
+        "to net.onnx",
+        "best so far failed",
+    ):
         assert words in text
     assert page.title().startswith("(1) ")
     write(pid=2**22 + 1)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fairway.errors import UserError
-from fairway.ui.server import SAFE, Server
+from fairway.diagnostics.errors import UserError
+from fairway.record.ui.ui_server import SAFE, Server
 
 
 def ask(server: Server, path: str, host: str | None = None, method: str = "GET") -> tuple[int, str, dict[str, str]]:
@@ -60,10 +60,17 @@ def test_two_servers_have_two_tokens(server: Server, shelf_folder: Path) -> None
 @pytest.mark.parametrize(
     "path",
     [
-        "/@/../../etc/passwd", "/@/report?of=../../../etc/passwd", "/@/report?of=%2e%2e%2fwrong", "/@/report",
-        "/@/report?of=", "/@/wrong.fairway.json", "/@/report?of=wrong.onnx", "/@/%2e%2e/shelf", "/@/shelf/..",
+        "/@/../../etc/passwd",
+        "/@/report?of=../../../etc/passwd",
+        "/@/report?of=%2e%2e%2fwrong",
+        "/@/report",
+        "/@/report?of=",
+        "/@/wrong.fairway.json",
+        "/@/report?of=wrong.onnx",
+        "/@/%2e%2e/shelf",
+        "/@/shelf/..",
     ],
-)  # fmt: skip
+)
 def test_nothing_can_be_asked_for_by_its_path(server: Server, path: str) -> None:
     listed(server)
     status, said, _ = ask(server, path)

@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
+from fairway.record.files.ui import folder_index as module
 
-from fairway.standing import FILE
-from fairway.ui import shelf as module
-from fairway.ui.shelf import Shelf
-from fairway.workshop import MARK, PREFIX
+from fairway.record.progress import FILE
+from fairway.record.ui.folder_index import Shelf
+from fairway.workers.staging import MARK, PREFIX
 from records_made import HOSTILE, make_record, put
 
 
@@ -119,9 +119,17 @@ def test_an_export_at_work_is_told_and_a_dead_one_is_known(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     "said",
-    ["", "{", "[]", {"format": 2}, {"format": 1, "walked": 3}, {"format": 1, "walked": [{"seconds": "x"}], "pid": "1"},
-     {"format": 1, "done": 1e300, "total": -1, "now": "soon", "model": ["x"], "pid": 10**30}, "9" * 2**21],
-)  # fmt: skip
+    [
+        "",
+        "{",
+        "[]",
+        {"format": 2},
+        {"format": 1, "walked": 3},
+        {"format": 1, "walked": [{"seconds": "x"}], "pid": "1"},
+        {"format": 1, "done": 1e300, "total": -1, "now": "soon", "model": ["x"], "pid": 10**30},
+        "9" * 2**21,
+    ],
+)
 def test_nonsense_in_a_workshop_does_no_harm(tmp_path: Path, said: object) -> None:
     json.dumps(at_work(tmp_path, said).look(), allow_nan=False)
 

@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import save_model
 from torch import nn
 
-from fairway.subject.bare import bare
-from fairway.subject.checkpoint import load_checkpoint
+from fairway.model.checkpoint import load_checkpoint
+from fairway.model.meta_build import bare
 
 WIDTH = 64
 SPEC = ["x: float32[batch, time, 64]"]

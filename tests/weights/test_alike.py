@@ -12,8 +12,8 @@ import torch
 from tests.weights.nets import Tower
 from torch import nn
 
-from fairway.weights.alike import called_alike
-from fairway.weights.repeats import Repeat
+from fairway.convert.blocks.equal_calls import called_alike
+from fairway.convert.blocks.repeats import Repeat
 
 Given = Callable[[int, torch.Tensor, torch.Tensor], tuple[object, ...]]
 
@@ -61,9 +61,20 @@ ONE, OTHER = np.arange(2), np.arange(3)
         (lambda i, one, other: (one, other) if i == 5 else (one,), None),
     ],
     ids=[
-        "shared", "first apart", "first without", "first with less", "first with a flag", "first two share",
-        "each its own", "numbers",
-        "arrays", "flags", "one apart", "in turns", "one without", "one with more",
+        "shared",
+        "first apart",
+        "first without",
+        "first with less",
+        "first with a flag",
+        "first two share",
+        "each its own",
+        "numbers",
+        "arrays",
+        "flags",
+        "one apart",
+        "in turns",
+        "one without",
+        "one with more",
     ],
 )
 def test_blocks_that_share_what_others_are_not_handed_are_not_alike(given: Given, kept: int | None) -> None:

@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import fairway
-from fairway.evidence import answers
-from fairway.weights.mapped import Mappings, Span, let_go
+from fairway.judge import answers
+from fairway.model.weight_mappings import Mappings, Span, let_go
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from onnxscript.rewriter.pattern import RewriteRule
 from torch import nn
 
 import fairway
-from fairway.weights.optimise import quick_matching
+from fairway.convert.weights.optimizer import quick_matching
 
 NET = """
 <ir_version: 10, opset_import: ["" : 20]>

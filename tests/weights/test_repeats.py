@@ -10,7 +10,7 @@ import torch
 from tests.weights.nets import Block, Tower
 from torch import nn
 
-from fairway.weights.repeats import LEAST, Repeat, find_repeats, longer, shorten
+from fairway.convert.blocks.repeats import LEAST, Repeat, find_repeats, longer, shorten
 
 
 def runs(*blocks: nn.Module, training: bool = False) -> list[tuple[int, int]]:

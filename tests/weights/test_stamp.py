@@ -29,9 +29,9 @@ from tests.weights.nets import (
 )
 
 import fairway
-from fairway.ladder import climb
-from fairway.weights import alike
-from fairway.weights import stamp as stamping
+from fairway.convert.blocks import equal_calls as alike
+from fairway.convert.blocks import stamp as stamping
+from fairway.convert.ladder import climb
 
 
 def export(path: Path, model: torch.nn.Module, level: str = "quick") -> fairway.Result:
@@ -50,8 +50,14 @@ def blocks(result: fairway.Result) -> list[dict[str, object]]:
 @pytest.mark.parametrize(
     ("kind", "refused", "kept"),
     [
-        (Tower, 0, 2), (AllScaled, 0, 2), (FirstBiased, 0, 2), (OfTheFirst, 0, 3), (AllDelayed, 1, 3),
-        (FirstPlaced, 1, 3), (FollowedByOthers, 0, 2), (AllRouted, 0, 3),
+        (Tower, 0, 2),
+        (AllScaled, 0, 2),
+        (FirstBiased, 0, 2),
+        (OfTheFirst, 0, 3),
+        (AllDelayed, 1, 3),
+        (FirstPlaced, 1, 3),
+        (FollowedByOthers, 0, 2),
+        (AllRouted, 0, 3),
     ],
 )
 def test_a_stamped_file_is_the_plain_one_to_the_bit(

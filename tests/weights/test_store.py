@@ -18,9 +18,9 @@ from onnxscript import opset20 as op20
 from tests.weights.nets import BOUNDS, SPEC, mapped, seeded
 
 import fairway
-from fairway.errors import UserError
-from fairway.weights.known import as_constant
-from fairway.weights.store import save_candidate
+from fairway.convert.weights.recognize import as_constant
+from fairway.diagnostics.errors import UserError
+from fairway.model.weight_storage import save_candidate
 
 PAGE = 4096
 

@@ -97,9 +97,13 @@ class Sdpa3d(nn.Module):
 
 
 @idiom(
-    "q: float32[batch, 2, n, 4]", "k: float32[batch, 2, m, 4]", "mask: bool[batch, m]",
-    batch=(1, 4), n=(1, 9), m=(1, 9),
-)  # fmt: skip
+    "q: float32[batch, 2, n, 4]",
+    "k: float32[batch, 2, m, 4]",
+    "mask: bool[batch, m]",
+    batch=(1, 4),
+    n=(1, 9),
+    m=(1, 9),
+)
 class SdpaFullyMaskedRows(nn.Module):
     """Rows without any key give zeros in PyTorch."""
 

@@ -372,9 +372,24 @@ class Activations(nn.Module):
 
     def forward(self, x):
         f = nn.functional
-        each = [f.gelu(x), f.gelu(x, approximate="tanh"), f.silu(x), f.mish(x), f.hardswish(x), f.softplus(x, 2.0),
-                f.celu(x), f.selu(x), f.glu(x, -1), f.softsign(x), f.logsigmoid(x), f.hardtanh(x), self.prelu(x),
-                f.softmin(x, -1), f.threshold(x, 0.1, 20.0), f.rrelu(x)]  # fmt: skip
+        each = [
+            f.gelu(x),
+            f.gelu(x, approximate="tanh"),
+            f.silu(x),
+            f.mish(x),
+            f.hardswish(x),
+            f.softplus(x, 2.0),
+            f.celu(x),
+            f.selu(x),
+            f.glu(x, -1),
+            f.softsign(x),
+            f.logsigmoid(x),
+            f.hardtanh(x),
+            self.prelu(x),
+            f.softmin(x, -1),
+            f.threshold(x, 0.1, 20.0),
+            f.rrelu(x),
+        ]
         return torch.cat(each, -1)
 
 

@@ -70,8 +70,9 @@ class FactorOfUnet(nn.Module):
         factor = 2
         h, w = x.shape[2], x.shape[3]
         if h % factor != 0 or w % factor != 0:
-            x = F.pad(x, (0, factor - w % factor if w % factor else 0, 0, factor - h % factor if h % factor else 0),
-                      "reflect")  # fmt: skip
+            x = F.pad(
+                x, (0, factor - w % factor if w % factor else 0, 0, factor - h % factor if h % factor else 0), "reflect"
+            )
         y = F.pixel_shuffle(self.conv(F.pixel_unshuffle(x, factor)), factor)
         return y[:, :, :h, :w]
 

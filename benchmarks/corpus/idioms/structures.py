@@ -180,8 +180,10 @@ class GeneratorsAndZip(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.down, self.up = nn.ModuleList([nn.Linear(8, 4), nn.Linear(4, 2)]), nn.ModuleList(
-            [nn.Linear(2, 4), nn.Linear(4, 8)])  # fmt: skip
+        self.down, self.up = (
+            nn.ModuleList([nn.Linear(8, 4), nn.Linear(4, 2)]),
+            nn.ModuleList([nn.Linear(2, 4), nn.Linear(4, 8)]),
+        )
 
     def features(self, x) -> Iterator[torch.Tensor]:
         for i, layer in enumerate(self.down):

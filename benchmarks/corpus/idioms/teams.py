@@ -128,9 +128,7 @@ class Stage(nn.Module):
         return data
 
 
-@idiom(
-    "data.points: float32[batch, n, 3]", "data.mask: bool[batch, n] = keep-right-padded", batch=(1, 4), n=(2, 9)
-)  # fmt: skip
+@idiom("data.points: float32[batch, n, 3]", "data.mask: bool[batch, n] = keep-right-padded", batch=(1, 4), n=(2, 9))
 class DataInDict(nn.Module):
     """Each stage takes and returns a dict and adds a key, as perception stacks do."""
 

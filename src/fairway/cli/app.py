@@ -36,9 +36,9 @@ from fairway.cli import (
     verify,
     watch,
 )
-from fairway.errors import UserError
-from fairway.findings import Finding, exit_status
-from fairway.findings.render import render_finding
+from fairway.diagnostics import Finding, exit_status
+from fairway.diagnostics.errors import UserError
+from fairway.diagnostics.render import render_finding
 
 STOPPED = 130
 """128 + SIGINT, as shells have it."""

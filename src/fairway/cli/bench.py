@@ -13,13 +13,13 @@ import typer
 
 from fairway.cli import options
 from fairway.cli.show import Progress
-from fairway.errors import complain
-from fairway.findings.columns import fit, stacked
-from fairway.findings.render import printable
+from fairway.diagnostics.columns import fit, stacked
+from fairway.diagnostics.errors import complain
+from fairway.diagnostics.render import printable
 
 if TYPE_CHECKING:
-    from fairway.bench.profile import Profile
-    from fairway.bench.result import ArmRow, AtPoint, Bench, Speed
+    from fairway.tune.bench.bench_result import ArmRow, AtPoint, Bench, Speed
+    from fairway.tune.bench.profile import Profile
 
 
 def bench(
@@ -57,10 +57,10 @@ def bench(
     if plot is not None and not plot.absolute().parent.is_dir():
         raise complain("FW009", f"the folder {plot.parent} does not exist")
 
-    from fairway.bench.bench import Wanted
-    from fairway.bench.bench import bench as run
-    from fairway.bench.plot import draw
-    from fairway.ladder.attempt import Limits
+    from fairway.tune.bench.bench import Wanted
+    from fairway.tune.bench.bench import bench as run
+    from fairway.tune.bench.timing_chart import draw
+    from fairway.workers.attempt import Limits
 
     named = tuple(part.strip() for part in levels.split(","))
     wanted = Wanted(named, counts, tuple(at or ()), seconds, Limits(timeout, limit))
@@ -102,8 +102,8 @@ def show(found: Bench) -> Iterator[str]:
 
 
 def _point(at: AtPoint) -> Iterator[str]:
-    from fairway.bench.result import show_seconds
-    from fairway.subject.dims import show as show_point
+    from fairway.model.dims import show as show_point
+    from fairway.tune.bench.bench_result import show_seconds
 
     rows: list[tuple[str, ...]] = [(f"at {show_point(at.point)}", "p50", "p95", "p99", "speed")]
     for speed in at.speeds:
@@ -119,7 +119,7 @@ def _ratio(speed: Speed) -> str:
 
 
 def _arms(arms: tuple[ArmRow, ...]) -> Iterator[str]:
-    from fairway.bench.result import show_seconds
+    from fairway.tune.bench.bench_result import show_seconds
 
     rows = [("each in a process of its own", "loaded in", "peak memory")]
     for arm in arms:
@@ -132,8 +132,8 @@ def _arms(arms: tuple[ArmRow, ...]) -> Iterator[str]:
 
 
 def _profile(profile: Profile) -> Iterator[str]:
-    from fairway.bench.result import show_seconds
-    from fairway.subject.dims import show as show_point
+    from fairway.model.dims import show as show_point
+    from fairway.tune.bench.bench_result import show_seconds
 
     if profile.note:
         yield printable(f"{profile.file}: {profile.note}")

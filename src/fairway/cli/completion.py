@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fairway.cli.options import words
-from fairway.errors import complain
+from fairway.diagnostics.errors import complain
 
 SHELLS = ("bash", "zsh", "fish")
 ASKED = "_FAIRWAY_COMPLETE"

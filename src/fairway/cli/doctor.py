@@ -13,12 +13,12 @@ import typer
 
 from fairway.cli import options
 from fairway.cli.show import Progress, loading
-from fairway.errors import complain
-from fairway.findings.columns import fit
-from fairway.findings.render import printable, render_finding
+from fairway.diagnostics.columns import fit
+from fairway.diagnostics.errors import complain
+from fairway.diagnostics.render import printable, render_finding
 
 if TYPE_CHECKING:
-    from fairway.doctor.checkup import Asked, Checkup
+    from fairway.debug.doctor.checkup import Asked, Checkup
 
 _LABEL = 14
 
@@ -57,8 +57,8 @@ def doctor(
         _refuse_a_missing_file(recipe)
 
     def asked() -> Asked:
-        from fairway.doctor.checkup import Asked
-        from fairway.exporting import make_settings
+        from fairway.convert.export import make_settings
+        from fairway.debug.doctor.checkup import Asked
 
         assert recipe is not None
         settings = make_settings("quick", tuple(route or ()), opset, remedies, timeout, limit)
@@ -67,8 +67,8 @@ def doctor(
         words += [] if remedies else ["--no-remedies"]
         return Asked(recipe, said, settings, " ".join(words))
 
-    from fairway.doctor.checkup import check_up
-    from fairway.doctor.machine import look_around
+    from fairway.debug.doctor.checkup import check_up
+    from fairway.debug.doctor.machine import look_around
 
     progress = Progress()
     with loading("looking at the machine"):

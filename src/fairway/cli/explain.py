@@ -12,11 +12,11 @@ from typing import Annotated, Any
 import typer
 
 from fairway.cli.options import JsonOption, words
-from fairway.errors import complain
-from fairway.findings.codes import CODES
-from fairway.findings.log import TAIL, decode, read_tail
-from fairway.findings.render import labelled, render_page
-from fairway.knowledge.answer import NO_ISSUE, Answer, find_answers
+from fairway.diagnostics.codes import CODES
+from fairway.diagnostics.errors import complain
+from fairway.diagnostics.knowledge.answer import NO_ISSUE, Answer, find_answers
+from fairway.diagnostics.log import TAIL, decode, read_tail
+from fairway.diagnostics.render import labelled, render_page
 
 NOTHING = """\
 no error found in it: nothing stands there as Python or a library words one
@@ -27,7 +27,8 @@ def explain(
     what: Annotated[
         str | None,
         typer.Argument(
-            metavar="FW###|FILE|-", help="A finding's code, or a log or traceback to read; - for a pipe.",
+            metavar="FW###|FILE|-",
+            help="A finding's code, or a log or traceback to read; - for a pipe.",
             autocompletion=words(*CODES),
         ),
     ] = None,
@@ -78,11 +79,18 @@ def _read(what: str) -> bytes:
 def _fields(answer: Answer) -> dict[str, Any]:
     """The answer as it is told, under the same names."""
     return {
-        "line": answer.line, "seen": answer.seen, "name": answer.name, "known": answer.known, "code": answer.code,
-        "entries": list(answer.entries), "means": list(answer.means), "whose": answer.whose,
-        "upstream": [asdict(issue) for issue in answer.issues], "upstream_said": _upstream(answer),
+        "line": answer.line,
+        "seen": answer.seen,
+        "name": answer.name,
+        "known": answer.known,
+        "code": answer.code,
+        "entries": list(answer.entries),
+        "means": list(answer.means),
+        "whose": answer.whose,
+        "upstream": [asdict(issue) for issue in answer.issues],
+        "upstream_said": _upstream(answer),
         "do": list(answer.todo),
-    }  # fmt: skip
+    }
 
 
 def _upstream(answer: Answer) -> list[str]:

@@ -22,7 +22,9 @@ def export(
     level: Annotated[
         str,
         typer.Option(
-            "--level", metavar="none|quick|standard|deep", help="How closely to look.",
+            "--level",
+            metavar="none|quick|standard|deep",
+            help="How closely to look.",
             autocompletion=options.words("none", *options.LEVELS),
         ),
     ] = "standard",
@@ -42,19 +44,19 @@ def export(
     said = options.overrides(inputs, dims, checkpoint, trust)
     limit = options.parse_memory(memory)
     if emit_script:
-        from fairway.cli.script import emit
+        from fairway.cli.emit_script import emit
 
         routes = tuple(route or ())
         print(emit(recipe, output, said, level, routes, opset, remedies, timeout, limit, data, overwrite, weights))
         return 0
 
-    from fairway.deliver import check_target
+    from fairway.record.delivery import check_target
 
     check_target(output, overwrite)
 
     with loading():
-        from fairway.exporting import export_subject, make_settings
-        from fairway.subject.recipe import load_subject
+        from fairway.convert.export import export_subject, make_settings
+        from fairway.model.recipe import load_subject
 
         settings = make_settings(level, tuple(route or ()), opset, remedies, timeout, limit, weights)
         settled()

@@ -36,18 +36,18 @@ def export_generation(
     said = options.overrides(None, dims, checkpoint, trust)
     limit = options.parse_memory(memory)
     if said.multiples:
-        from fairway.errors import complain
+        from fairway.diagnostics.errors import complain
 
         raise complain("FW006", f"a multiple for {', '.join(said.multiples)}; a cache grows one by one")
 
-    from fairway.generation.folder import check_folder
+    from fairway.convert.generation.folder_delivery import check_folder
 
     check_folder(output, overwrite)
 
     with loading():
-        from fairway.exporting import make_settings
-        from fairway.generation.export import generate_folder
-        from fairway.subject.recipe import load_model
+        from fairway.convert.export import make_settings
+        from fairway.convert.generation.export_generator import generate_folder
+        from fairway.model.recipe import load_model
 
         settings = make_settings(level, tuple(route or ()), opset, remedies, timeout, limit, judging=True)
         settled()

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairway.cli.options import JsonOption
-from fairway.findings.render import printable
+from fairway.diagnostics.render import printable
 
 if TYPE_CHECKING:
-    from fairway.recall import Proven
+    from fairway.record.reader import Proven
 
 
 def inspect(
@@ -22,9 +22,9 @@ def inspect(
     json: JsonOption = False,
 ) -> int:
     """Show a file's inputs, outputs, opset, sizes and record, without loading its weights."""
-    from fairway.quantize.cpu import made_elsewhere, this_cpu
-    from fairway.recall import compare_with_record
-    from fairway.subject.onnx_file import open_header
+    from fairway.model.cpu import made_elsewhere, this_cpu
+    from fairway.model.onnx_file import open_header
+    from fairway.record.reader import compare_with_record
 
     header = open_header(model)
     inside = _inside(header.metadata)
@@ -64,8 +64,8 @@ def inspect(
 
 def _inside(metadata: dict[str, str]) -> Proven | None:
     """The short record, or nothing: files come from anywhere, and anybody may write into their metadata."""
-    from fairway.recall import parse_short
-    from fairway.record import INSIDE
+    from fairway.record.files import INSIDE
+    from fairway.record.reader import parse_short
 
     try:
         return parse_short(metadata.get(INSIDE, ""))

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairway.cli import options
-from fairway.cli.judging import judge_and_show
+from fairway.cli.judge_options import judge_and_show
 from fairway.cli.show import Progress
 
 if TYPE_CHECKING:
-    from fairway.ladder.climb import Settings
-    from fairway.result import Result
-    from fairway.subject.subject import Subject
+    from fairway.convert.ladder.climb import Settings
+    from fairway.convert.result import Result
+    from fairway.model.subject import Subject
 
 
 def locate(
@@ -37,7 +37,7 @@ def locate(
     """Name the first node of a wrong file that differs from PyTorch, its module, and your line."""
 
     def judge(subject: Subject, settings: Settings, progress: Progress) -> Result:
-        from fairway.locating import locate_subject
+        from fairway.debug.find_wrong_node import locate_subject
 
         return locate_subject(subject, model, settings, data, against, progress)
 

@@ -11,7 +11,7 @@ import typer
 
 from fairway.cli import options
 from fairway.cli.show import Progress
-from fairway.errors import complain
+from fairway.diagnostics.errors import complain
 
 TorchOption = Annotated[
     str | None, typer.Option("--torch", metavar="V,V", help="Versions of torch; without it, the one installed.")
@@ -54,10 +54,10 @@ def matrix(
 
     Exit code 0 where every row is verified. An environment that cannot be made is a row with its reason.
     """
-    from fairway.matrix.environments import Uv, cache_folder, combine
-    from fairway.matrix.inside import How
-    from fairway.matrix.matrix import fill, locate
-    from fairway.matrix.table import table
+    from fairway.debug.versions.environments import Uv, cache_folder, combine
+    from fairway.debug.versions.inside import How
+    from fairway.debug.versions.matrix import fill, locate
+    from fairway.debug.versions.version_table import table
 
     locate(recipe)
     lists = {

@@ -11,10 +11,10 @@ import typer
 
 from fairway.cli import options
 from fairway.cli.show import Progress, loading
-from fairway.findings.render import printable
+from fairway.diagnostics.render import printable
 
 if TYPE_CHECKING:
-    from fairway.optimize.result import Optimised, Size
+    from fairway.tune.optimize.optimize_result import Optimised, Size
 
 
 def optimize(
@@ -50,10 +50,10 @@ def optimize(
     target = output or model.with_name(f"{model.stem}.optimised.onnx")
 
     with loading():
-        from fairway.bench.bench import check_timing
-        from fairway.exporting import make_settings
-        from fairway.optimize.optimize import Wanted, optimize_file
-        from fairway.subject.recipe import load_subject
+        from fairway.convert.export import make_settings
+        from fairway.model.recipe import load_subject
+        from fairway.tune.bench.bench import check_timing
+        from fairway.tune.optimize.optimize import Wanted, optimize_file
 
         check_timing(seconds, (threads,) if threads else ())
         settings = make_settings(level, (), None, True, timeout, limit, judging=True)

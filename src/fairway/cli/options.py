@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from fairway.errors import complain
-from fairway.subject.recipe import Overrides
-from fairway.subject.spec import parse_dim
+from fairway.diagnostics.errors import complain
+from fairway.model.recipe import Overrides
+from fairway.model.spec import parse_dim
 
 Completer = Callable[[str], list[str]]
 
@@ -22,7 +22,7 @@ def words(*known: str) -> Completer:
 
 
 def routes(incomplete: str) -> list[str]:
-    from fairway.ladder.route import ROUTES
+    from fairway.convert.ladder.route import ROUTES
 
     return words(*ROUTES)(incomplete)
 
@@ -42,9 +42,7 @@ TrustOption = Annotated[bool, typer.Option("--trust", help="Let a pickled checkp
 LEVELS = ("quick", "standard", "deep")
 LevelOption = Annotated[
     str,
-    typer.Option(
-        "--level", metavar="quick|standard|deep", help="How closely to look.", autocompletion=words(*LEVELS)
-    ),
+    typer.Option("--level", metavar="quick|standard|deep", help="How closely to look.", autocompletion=words(*LEVELS)),
 ]
 RouteOption = Annotated[
     list[str] | None,
@@ -55,7 +53,9 @@ RouteOption = Annotated[
 WeightsOption = Annotated[
     str | None,
     typer.Option(
-        "--weights", metavar="embed|copy|link", help="In the file, beside it, or in the checkpoint still.",
+        "--weights",
+        metavar="embed|copy|link",
+        help="In the file, beside it, or in the checkpoint still.",
         autocompletion=words("embed", "copy", "link"),
     ),
 ]
@@ -69,9 +69,7 @@ OnOption = Annotated[str, typer.Option("--on", metavar="processes|ray", help="Wh
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the record as JSON on standard output.")]
 
 
-def overrides(
-    inputs: list[str] | None, dims: list[str] | None, checkpoint: Path | None, trust: bool
-) -> Overrides:
+def overrides(inputs: list[str] | None, dims: list[str] | None, checkpoint: Path | None, trust: bool) -> Overrides:
     """What the options say on top of the recipe."""
     bounds: dict[str, tuple[int, int]] = {}
     multiples: dict[str, int] = {}

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairway.cli.show import Progress
-from fairway.findings.render import printable
+from fairway.diagnostics.render import printable
 
 if TYPE_CHECKING:
-    from fairway.publish.contract import Published
+    from fairway.deploy.publish.destination import Published
 
 DestinationArgument = Annotated[
     str, typer.Argument(metavar="DEST", help="s3://BUCKET/PREFIX, mlflow:NAME, triton:FOLDER, ort:FOLDER, or a folder.")
@@ -33,7 +33,7 @@ def publish(
     S3 and MLflow need the extra `publish`. Endpoint and credentials come from the environment: AWS_ENDPOINT_URL,
     AWS_ACCESS_KEY_ID and so on; MLFLOW_TRACKING_URI.
     """
-    from fairway.publish import publish as publish_bundle
+    from fairway.deploy.publish import publish as publish_bundle
 
     progress = Progress(forks=False)
     try:

@@ -11,7 +11,7 @@ import typer
 
 from fairway.cli.publish import DestinationArgument
 from fairway.cli.show import Progress
-from fairway.findings.render import printable
+from fairway.diagnostics.render import printable
 
 
 def pull(
@@ -25,8 +25,8 @@ def pull(
     json: Annotated[bool, typer.Option("--json", help="Print what came as JSON on standard output.")] = False,
 ) -> int:
     """Bring back what was published, and check that every byte is the one that was verified."""
-    from fairway.publish import pull as pull_bundle
-    from fairway.publish.places import default_folder
+    from fairway.deploy.publish import pull as pull_bundle
+    from fairway.deploy.publish.places import default_folder
 
     progress = Progress(forks=False)
     try:

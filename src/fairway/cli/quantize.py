@@ -11,11 +11,11 @@ import typer
 
 from fairway.cli import options
 from fairway.cli.show import Progress, loading
-from fairway.errors import complain
+from fairway.diagnostics.errors import complain
 
 if TYPE_CHECKING:
-    from fairway.subject.recipe import Overrides
-    from fairway.subject.subject import Subject
+    from fairway.model.recipe import Overrides
+    from fairway.model.subject import Subject
 
 RecipeToo = Annotated[
     str | None,
@@ -28,14 +28,18 @@ SampleData = Annotated[
 MethodOption = Annotated[
     str,
     typer.Option(
-        "--method", metavar="minmax|entropy|percentile", help="How ranges are made of samples.",
+        "--method",
+        metavar="minmax|entropy|percentile",
+        help="How ranges are made of samples.",
         autocompletion=options.words("minmax", "entropy", "percentile"),
     ),
 ]
 MetricOption = Annotated[
     str | None,
     typer.Option(
-        "--metric", metavar="sqnr|cosine|kl|top1|recipe", help="What the drop is measured by.",
+        "--metric",
+        metavar="sqnr|cosine|kl|top1|recipe",
+        help="What the drop is measured by.",
         autocompletion=options.words("sqnr", "cosine", "kl", "top1", "recipe"),
     ),
 ]
@@ -53,7 +57,9 @@ def quantize(
     scheme: Annotated[
         str,
         typer.Option(
-            "--scheme", metavar="int8-dynamic|int8-static|int4-weights|fp16|bf16|auto", help="What to try.",
+            "--scheme",
+            metavar="int8-dynamic|int8-static|int4-weights|fp16|bf16|auto",
+            help="What to try.",
             autocompletion=options.words("int8-dynamic", "int8-static", "int4-weights", "fp16", "bf16", "auto"),
         ),
     ] = "auto",
@@ -85,13 +91,13 @@ def quantize(
     drop = share("--max-drop", max_drop)
     size = None if max_size is None else share("--max-size", max_size)
 
-    from fairway.deliver import check_target
+    from fairway.record.delivery import check_target
 
     check_target(output, overwrite)
 
     with loading():
-        from fairway.quantize.budget import Budget
-        from fairway.quantizing import Wishes, quantize_file
+        from fairway.tune.quantize.quality_budget import Budget
+        from fairway.tune.quantize.quantize_file import Wishes, quantize_file
 
         nodes = () if keep is None else kept_nodes(keep, model)
         wishes = Wishes(scheme, method, per_channel, samples, metric, Budget(drop, min_speedup, size), keep=nodes)
@@ -114,13 +120,13 @@ def load(model: Path, recipe: str | None, said: Overrides) -> Subject:
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(4)  # onnxruntime.quantization opens sessions of its own, and they talk
-    from fairway.subject.recipe import load_subject
+    from fairway.model.recipe import load_subject
 
     if recipe is not None:
         return load_subject(recipe, said)
-    from fairway.file_subject import file_subject
-    from fairway.recall import compare_with_record
-    from fairway.subject.onnx_file import open_header
+    from fairway.judge.file_subject import file_subject
+    from fairway.model.onnx_file import open_header
+    from fairway.record.reader import compare_with_record
 
     header = open_header(model)
     return file_subject(header, compare_with_record(model)[0], said)
@@ -128,7 +134,7 @@ def load(model: Path, recipe: str | None, said: Overrides) -> Subject:
 
 def kept_nodes(path: Path, model: Path) -> tuple[str, ...]:
     """The nodes that the file names, which must be about this model."""
-    from fairway.record import hash_file
+    from fairway.record.files import hash_file
 
     try:
         told = json_module.loads(path.read_text())

@@ -10,7 +10,7 @@ import typer
 
 from fairway.cli import options
 from fairway.cli.show import Progress, loading
-from fairway.errors import complain
+from fairway.diagnostics.errors import complain
 
 
 def reduce(
@@ -38,10 +38,10 @@ def reduce(
     seconds = options.parse_time("--budget", budget)
 
     with loading():
-        from fairway.exporting import warm_up
-        from fairway.reduce.reduce import reduce_subject
-        from fairway.reduce.trial import EXPORTERS
-        from fairway.subject.recipe import load_subject
+        from fairway.convert.export import warm_up
+        from fairway.debug.reduce.reduce import reduce_subject
+        from fairway.debug.reduce.trial_export import EXPORTERS
+        from fairway.model.recipe import load_subject
 
         if exporter is not None and exporter not in EXPORTERS:
             raise complain("FW006", f"exporter {exporter!r}; the exporters are {', '.join(EXPORTERS)}")

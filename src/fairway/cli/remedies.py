@@ -9,16 +9,21 @@ from fairway.cli.options import JsonOption
 
 def remedies(json: JsonOption = False) -> int:
     """List the remedies: what each cures, where it was seen, why it is safe."""
-    from fairway.remedies.catalogue import CATALOGUE
+    from fairway.convert.remedies.catalogue import CATALOGUE
 
     if json:
         rows = [
             {
-                "name": r.name, "cures": r.cures, "title": r.title, "stage": r.stage, "affected": r.affected,
-                "upstream": list(r.upstream), "safety": r.safety,
+                "name": r.name,
+                "cures": r.cures,
+                "title": r.title,
+                "stage": r.stage,
+                "affected": r.affected,
+                "upstream": list(r.upstream),
+                "safety": r.safety,
             }
             for r in CATALOGUE.values()
-        ]  # fmt: skip
+        ]
         print(json_module.dumps(rows, indent=1))
         return 0
     for remedy in CATALOGUE.values():

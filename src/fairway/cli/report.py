@@ -23,8 +23,8 @@ def report(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the page if it exists.")] = False,
 ) -> int:
     """Draw what is known of a file as one page that can be sent to a colleague."""
-    from fairway.deliver import check_target
-    from fairway.report.page import make_page, write_page
+    from fairway.record.delivery import check_target
+    from fairway.record.page.page import make_page, write_page
 
     check_target(output, overwrite)
     write_page(output, make_page(files, measured or ()))

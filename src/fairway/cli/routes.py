@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_module
 
 from fairway.cli.options import JsonOption
-from fairway.ladder.route import ROUTES
+from fairway.convert.ladder.route import ROUTES
 
 
 def routes(json: JsonOption = False) -> int:

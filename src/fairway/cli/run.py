@@ -11,11 +11,11 @@ import typer
 
 from fairway.cli import options
 from fairway.cli.show import Progress
-from fairway.errors import complain
-from fairway.findings.render import markdown, printable
+from fairway.diagnostics.errors import complain
+from fairway.diagnostics.render import markdown, printable
 
 if TYPE_CHECKING:
-    from fairway.run.whole import Ran
+    from fairway.deploy.run.whole import Ran
 
 
 def run(
@@ -30,14 +30,18 @@ def run(
     tail: Annotated[
         str,
         typer.Option(
-            "--tail", metavar="short|shift|pad|drop", help="What becomes of the end.",
+            "--tail",
+            metavar="short|shift|pad|drop",
+            help="What becomes of the end.",
             autocompletion=options.words("short", "shift", "pad", "drop"),
         ),
     ] = "short",
     stitch: Annotated[
         str,
         typer.Option(
-            "--stitch", metavar="blend|mean|last", help="Where windows overlap.",
+            "--stitch",
+            metavar="blend|mean|last",
+            help="Where windows overlap.",
             autocompletion=options.words("blend", "mean", "last"),
         ),
     ] = "blend",
@@ -58,9 +62,9 @@ def run(
 
     Each output becomes a .npy file. A run that was stopped goes on with the same command.
     """
-    from fairway.fanout import Spreading
-    from fairway.run import run as run_file
-    from fairway.run.windows import STITCHES, TAILS, How
+    from fairway.deploy.run import run as run_file
+    from fairway.deploy.run.windows import STITCHES, TAILS, How
+    from fairway.workers.fanout import Spreading
 
     for name, said, known in (("tail", tail, TAILS), ("stitch", stitch, STITCHES)):
         if said not in known:

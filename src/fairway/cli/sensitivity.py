@@ -56,10 +56,10 @@ def sensitivity(
     seconds = None if budget is None else options.parse_time("--budget", budget)
 
     with loading():
-        from fairway.fanout import Spreading
-        from fairway.quantize.budget import Budget
-        from fairway.quantizing import Wishes
-        from fairway.sensing import sense_file
+        from fairway.tune.quantize.quality_budget import Budget
+        from fairway.tune.quantize.quantize_file import Wishes
+        from fairway.tune.sensitivity import sense_file
+        from fairway.workers.fanout import Spreading
 
         wishes = Wishes("int8-static", method, per_channel, samples, metric, Budget(drop))
         subject = load(model, recipe, said)

@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from fairway.cli.options import parse_memory, parse_time
-from fairway.errors import complain
-from fairway.findings.render import printable
+from fairway.diagnostics.errors import complain
+from fairway.diagnostics.render import printable
 
 TOKEN = "FAIRWAY_SERVE_TOKEN"
 
@@ -54,8 +54,8 @@ def serve(
 
     Needs the extra `serve`. Where FAIRWAY_SERVE_TOKEN is set, clients must send it as a bearer token.
     """
-    from fairway.serve.server import serve as serve_models
-    from fairway.serve.settings import Settings
+    from fairway.deploy.serve.server import serve as serve_models
+    from fairway.deploy.serve.settings import Settings
 
     if (emit is None) != (out is None):
         raise complain("FW006", "--emit and -o go together")
@@ -71,16 +71,27 @@ def serve(
         raise complain("FW006", "--tls-cert and --tls-key go together")
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
     settings = Settings(
-        host, http_port, grpc_port, workers, batch, parse_time("--timeout", timeout), queue, parse_memory(body),
-        parse_memory(cache), os.environ.get(TOKEN) or None, certificate, key, unverified,
-    )  # fmt: skip
+        host,
+        http_port,
+        grpc_port,
+        workers,
+        batch,
+        parse_time("--timeout", timeout),
+        queue,
+        parse_memory(body),
+        parse_memory(cache),
+        os.environ.get(TOKEN) or None,
+        certificate,
+        key,
+        unverified,
+    )
     if emit is not None and out is not None:
-        from fairway.serve.emit import emit as emit_manifests
+        from fairway.deploy.serve.emit import emit as emit_manifests
 
         for name in emit_manifests(emit, models, route or [], settings, out):
             print(printable(f"wrote  {out / name}"))
         return 0
     if on == "ray":
-        from fairway.serve.on_ray import serve_on_ray as serve_models
+        from fairway.deploy.serve.on_ray import serve_on_ray as serve_models
     serve_models(models, route or [], settings, lambda line: print(printable(line), flush=True))
     return 0

@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
-from fairway.findings import exit_status
-from fairway.findings.render import printable
-from fairway.garbage import seldom
-from fairway.standing import Standing, hear
+from fairway.diagnostics import exit_status
+from fairway.diagnostics.render import printable
+from fairway.record.progress import Standing, hear
+from fairway.workers.garbage import seldom
 
 if TYPE_CHECKING:
-    from fairway.generation.result import GenerationResult
-    from fairway.result import Result
+    from fairway.convert.generation.generation_result import GenerationResult
+    from fairway.convert.result import Result
 
 _COLOURS = {"verified": "32", "wrong": "31", "unproven": "33", "failed": "31"}
 _WIPE = "\r\x1b[2K"

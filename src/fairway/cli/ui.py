@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fairway.errors import complain
+from fairway.diagnostics.errors import complain
 
 
 def ui(
@@ -19,7 +19,7 @@ def ui(
     """Show a folder's records live: list, filter and compare them, and watch exports climb. For this machine alone."""
     if not folder.is_dir():
         raise complain("FW006", f"{folder} is no folder", todo=("Name the folder that the exports go to.",))
-    from fairway.ui.server import Server
+    from fairway.record.ui.ui_server import Server
 
     with Server(folder, port) as server:
         print(server.address, flush=True)

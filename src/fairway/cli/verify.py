@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairway.cli import options
-from fairway.cli.judging import judge_and_show
+from fairway.cli.judge_options import judge_and_show
 from fairway.cli.show import Progress
 
 if TYPE_CHECKING:
-    from fairway.ladder.climb import Settings
-    from fairway.result import Result
-    from fairway.subject.subject import Subject
+    from fairway.convert.ladder.climb import Settings
+    from fairway.convert.result import Result
+    from fairway.model.subject import Subject
 
 
 def verify(
@@ -33,7 +33,7 @@ def verify(
     """Judge an ONNX file against the model it is said to be."""
 
     def judge(subject: Subject, settings: Settings, progress: Progress) -> Result:
-        from fairway.exporting import verify_subject
+        from fairway.convert.export import verify_subject
 
         return verify_subject(subject, model, settings, data, progress)
 

@@ -20,7 +20,7 @@ from fairway.cli.matrix import (
     versions,
 )
 from fairway.cli.show import Progress
-from fairway.errors import complain
+from fairway.diagnostics.errors import complain
 
 FileOption = Annotated[Path, typer.Option("--file", metavar="F", help="The list, a file of the project.")]
 LIST = Path("fairway-watch.json")
@@ -51,10 +51,10 @@ def watch(
     """
     if context.invoked_subcommand is not None:
         return 0
-    from fairway.matrix.environments import Uv, Wanted, cache_folder, combine, this_environment
-    from fairway.matrix.inside import How
-    from fairway.matrix.matrix import Maker
-    from fairway.matrix.watch import news, read, retest, watch_table, write
+    from fairway.debug.versions.environments import Uv, Wanted, cache_folder, combine, this_environment
+    from fairway.debug.versions.inside import How
+    from fairway.debug.versions.matrix import Maker
+    from fairway.debug.versions.watch_list import news, read, retest, watch_table, write
 
     entries = read(file)
     asked = {"torch": versions("torch", torch), "transformers": versions("transformers", transformers)}
@@ -82,7 +82,7 @@ def show_list(
     json: Annotated[bool, typer.Option("--json", help="Print the list as JSON on standard output.")] = False,
 ) -> int:
     """Show the list as it was left; nothing is tested."""
-    from fairway.matrix.watch import read, watch_table
+    from fairway.debug.versions.watch_list import read, watch_table
 
     entries = read(file)
     print(json_module.dumps([asdict(entry) for entry in entries], indent=1) if json else watch_table(entries))
@@ -99,7 +99,7 @@ def add_to_list(
     file: FileOption = LIST,
 ) -> int:
     """Put a recipe on the list of what is blocked upstream."""
-    from fairway.matrix.watch import LINK, add
+    from fairway.debug.versions.watch_list import LINK, add
 
     if not LINK.fullmatch(blocked_by):
         link, title = _known(blocked_by)
@@ -111,12 +111,13 @@ def add_to_list(
 
 def _known(name: str) -> tuple[str, str]:
     """Where a known upstream bug is reported, and what it is."""
-    from fairway.knowledge.entry import entries
+    from fairway.diagnostics.knowledge.entry import entries
 
     for entry in entries():
         if entry.id == name:
             return entry.link or f"{entry.id} (unreported)", entry.title
     raise complain(
-        "FW006", f"--blocked-by {name!r:.80} is neither owner/repo#number nor the id of a known upstream bug",
+        "FW006",
+        f"--blocked-by {name!r:.80} is neither owner/repo#number nor the id of a known upstream bug",
         todo=("Write pytorch/pytorch#163713, say.",),
-    )  # fmt: skip
+    )

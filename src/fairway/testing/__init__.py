@@ -5,10 +5,10 @@ Each raises an AssertionError that says what is wrong. Nothing here needs pytest
 
 from __future__ import annotations
 
-from fairway.testing.knowledge import check_knowledge
-from fairway.testing.remedies import check_apply, check_detect, check_metadata, check_remedy, make_case
-from fairway.testing.translations import check_translations
-from fairway.testing.trial import Trial
+from fairway.testing.knowledge_checks import check_knowledge
+from fairway.testing.operator_trial import Trial
+from fairway.testing.remedy_checks import check_apply, check_detect, check_metadata, check_remedy, make_case
+from fairway.testing.translation_checks import check_translations
 
 __all__ = [
     "Trial",

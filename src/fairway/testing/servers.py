@@ -103,9 +103,13 @@ def _has_bucket(endpoint: str) -> bool:
     from botocore.exceptions import BotoCoreError, ClientError
 
     client = boto3.client(
-        "s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id=_SECRETS["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=_SECRETS["AWS_SECRET_ACCESS_KEY"], config=Config(retries={"total_max_attempts": 1}),
-    )  # fmt: skip
+        "s3",
+        endpoint_url=endpoint,
+        region_name="us-east-1",
+        aws_access_key_id=_SECRETS["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=_SECRETS["AWS_SECRET_ACCESS_KEY"],
+        config=Config(retries={"total_max_attempts": 1}),
+    )
     try:
         client.put_object(Bucket=BUCKET, Key="up", Body=b"")
     except (BotoCoreError, ClientError):

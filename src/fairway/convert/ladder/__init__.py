@@ -1,0 +1,1 @@
+"""The routes to ONNX, their order, and the attempts along them."""

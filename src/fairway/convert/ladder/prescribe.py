@@ -1,0 +1,167 @@
+"""Which remedies a rung gets. Rewrites of the user's source are proven equal in eager PyTorch before use."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from fairway.convert.ladder.capture import case_for
+from fairway.convert.ladder.plan import Step
+from fairway.convert.remedies.catalogue import CATALOGUE
+from fairway.convert.remedies.contract import Case, Match, Refusal, Remedy
+from fairway.convert.rewrite.find import Lines
+from fairway.diagnostics import Finding, Where
+from fairway.diagnostics.errors import UserError, complain
+from fairway.judge.judge import Judge
+from fairway.judge.runtimes.eager import run_eager, to_array
+from fairway.judge.samples import subject_lattice
+from fairway.model.subject import Subject
+
+
+@dataclass(frozen=True)
+class Prescription:
+    """Remedies for one rung, each with the number of the candidate that was proven, and why others were refused."""
+
+    chosen: tuple[tuple[str, int], ...] = ()
+    refused: tuple[tuple[str, str, Where | None], ...] = ()
+
+
+def prescribe(
+    subject: Subject, step: Step, findings: Sequence[Finding], output_names: Sequence[str], live: Lines | None
+) -> Prescription:
+    """Ask every remedy whether its defect is here. Runs in a separate process, since proofs run the model.
+
+    A remedy that raises is refused with its error, and the others are not affected.
+    """
+    case, _ = case_for(subject, step.route, findings, subject.example, 1)
+    case.live = live
+    case.output_names = tuple(output_names)
+    asked = {n: r for n, r in CATALOGUE.items() if n != step.without and (step.rewrites or r.stage != "source")}
+    answers = {name: _detect(remedy, case) for name, remedy in asked.items()}
+    subject.model.eval()  # proofs are made as the file will be judged; remedies have seen the mode by now
+    chosen: list[tuple[str, int]] = []
+    refused: list[tuple[str, str, Where | None]] = []
+    for name, answer in answers.items():
+        if CATALOGUE[name].stage != "source":
+            chosen += [(name, 0)] if isinstance(answer, Match) else []
+            refused += [(name, answer.reason, None)] if isinstance(answer, _Raised) else []
+            continue
+        place = answer.where[0] if answer.where else None
+        number, reason = (None, answer.reason) if isinstance(answer, Refusal) else _first_proven(subject, answer)
+        if number is None:
+            refused.append((name, reason, place))
+        else:
+            chosen.append((name, number))
+    return Prescription(tuple(chosen), tuple(refused))
+
+
+@dataclass(frozen=True)
+class _Raised(Refusal):
+    """The refusal of a remedy that raised an error when it looked at the model."""
+
+
+def _detect(remedy: Remedy, case: Case) -> Match | Refusal:
+    try:
+        return remedy.detect(case)
+    except Exception as error:  # a remedy reads foreign code, and may raise anything
+        return _Raised(f"looking for the defect failed: {describe_error(error)}")
+
+
+def _first_proven(subject: Subject, match: Match) -> tuple[int | None, str]:
+    reason = "no rewrite was found"
+    for number, rewrite in enumerate(match.data):
+        try:
+            wrong = prove(subject, rewrite.install)
+        except Exception as error:  # the proof runs the user's model, which may raise anything
+            reason = f"the {rewrite.strategy} rewrite could not be compared: {describe_error(error)}"
+            continue
+        if wrong is None:
+            return number, ""
+        reason = f"the {rewrite.strategy} rewrite does not compute the same: {wrong}"
+    return None, reason
+
+
+def describe_error(error: Exception) -> str:
+    """Return an error as one line: what was seen for a finding, else its kind and first line."""
+    if isinstance(error, UserError):
+        return error.finding.seen
+    first = str(error).splitlines()[0] if str(error) else ""
+    return f"{type(error).__name__}: {first}"
+
+
+def prove(subject: Subject, install: Callable[[], AbstractContextManager[Any]]) -> str | None:
+    """None where the changed model agrees with the original at the corners of its domain; else the first difference.
+
+    That tells which rewrite to try. What counts is the file, which is judged against the original all over the lattice.
+    """
+
+    def changed(names: Sequence[str], tensors: Sequence[torch.Tensor]) -> list[Any]:
+        with install():
+            return [to_array(t) for t in run_eager(subject, tensors)]
+
+    outputs = run_eager(subject, subject.make(subject.example, 1, "normal"))
+    judge = Judge(subject, changed, [f"output {i}" for i in range(len(outputs))])
+    for one in subject_lattice(subject, "quick"):
+        trial = judge.take(one)
+        if trial.difference is not None:
+            return f"{trial.difference.text}, at {one}"
+    failures = judge.failures()
+    return f"the numbers differ at {failures[0].sample}" if failures else None
+
+
+def matches_for(subject: Subject, case: Any, prescription: Prescription) -> list[tuple[str, Match]]:
+    """The prescribed matches, found again in this process, since they hold live code."""
+    found = []
+    for name, number in prescription.chosen:
+        answer = CATALOGUE[name].detect(case)
+        if isinstance(answer, Match):
+            if CATALOGUE[name].stage == "source":
+                answer = Match(answer.note, answer.where, (answer.data[number],))
+            found.append((name, answer))
+    return found
+
+
+@contextmanager
+def patched(model: torch.nn.Module, patches: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
+    """The user's own patches in place; taken out again on leaving."""
+    with ExitStack() as stack:
+        for original, replacement in patches.items():
+            owner, name = _owner(model, original)
+            stack.callback(setattr, owner, name, original)
+            setattr(owner, name, replacement)
+        yield
+
+
+def _owner(model: torch.nn.Module, original: Any) -> tuple[Any, str]:
+    """The class or the module whose attribute the function is."""
+    for module in model.modules():
+        for cls in type(module).__mro__:
+            for name, value in vars(cls).items():
+                if value is original:
+                    return cls, name
+    home = sys.modules.get(getattr(original, "__module__", ""))
+    for name, value in vars(home).items() if home else ():
+        if value is original:
+            return home, name
+    shown = getattr(original, "__qualname__", repr(original))
+    raise complain("FW016", f"{shown} is not a method of the model or of its modules, nor a function of its file")
+
+
+def check_patches(subject: Subject) -> list[Finding]:
+    """Each patch is proven like a rewrite of our own."""
+    for original, replacement in subject.patches.items():
+        if not callable(replacement):
+            raise complain("FW016", f"the replacement {replacement!r} cannot be called")
+        _owner(subject.model, original)
+
+    wrong = prove(subject, lambda: patched(subject.model, subject.patches)) if subject.patches else None
+    if wrong is None:
+        return []
+    code = next(iter(subject.patches.values())).__code__
+    where = Where(file=code.co_filename, line=code.co_firstlineno, function=code.co_name)
+    return [Finding("FW211", wrong, where=where)]

@@ -1,0 +1,103 @@
+"""A question about a value that no input reaches, such as `if torch.all(self.zeros)`, is answered with the value.
+
+torch.export computes with tensors that have no values, parameters and buffers among them. So it stops at `.item()`, at
+`if` on a tensor, at `.tolist()` and `.numpy()`, and at masks and `nonzero`, also where every number behind them is
+fixed: a parameter, a buffer, or a tensor that `forward` creates from plain numbers. Here the calls on such tensors are
+repeated on their real values beside the capture, and those answer. A tensor that an input reaches, in values or in
+sizes, or that comes from random numbers, is never answered.
+
+Of equal blocks only some may be captured. A value is read in one of them only if all blocks have the same.
+
+Refuses under strict capture, which reads a mode's own code as part of the model, and for traces, which run with real
+values.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes  # seen to work in torch 2.9–2.13; no public counterpart
+
+from fairway.convert.blocks.repeats import Cut
+from fairway.convert.blocks.stamp import Unlike
+from fairway.convert.remedies.constants import NOT_HELD, Constants, Origin
+from fairway.convert.remedies.contract import Applied, Case, Match, Refusal, Remedy
+from fairway.model.source import is_models
+
+
+def detect(case: Case) -> Match | Refusal:
+    if case.route.capture != "export":
+        return Refusal("only non-strict torch.export computes without values and lets a mode answer")
+    return Match("values that no input reaches are read as they are")
+
+
+def same_in_all_blocks(model: torch.nn.Module, cut: Cut | None) -> Callable[[Origin], bool]:
+    """Return how to tell whether a tensor of the model is the same in all blocks that its own is captured for."""
+    alike: dict[Origin, list[Any]] = {}
+    for repeat in cut.repeats if cut is not None else ():
+        paths = [repeat.block(number) for number in range(repeat.count)]
+        blocks = [cut.removed[p] if cut is not None and p in cut.removed else model.get_submodule(p) for p in paths]
+        for block in blocks[: repeat.kept]:
+            for path, module in block.named_modules():
+                for name in (*module._parameters, *module._buffers, *vars(module)):
+                    alike[id(module), name] = [getattr(other.get_submodule(path), name, None) for other in blocks]
+
+    def is_same(origin: Origin) -> bool:
+        if origin == NOT_HELD:
+            return not alike
+        first, *others = alike.get(origin, [None])
+        with _disable_current_modes():
+            return all(_is_equal(first, other) for other in others)
+
+    return is_same
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return False
+    return one.shape == other.shape and one.dtype == other.dtype and torch.equal(one, other)
+
+
+@contextmanager
+def apply(case: Case, match: Match) -> Applied:
+    name = case.applying
+    case.waiting.add(name)
+    is_same = same_in_all_blocks(case.model, case.cut)
+
+    def asked(origins: frozenset[Origin] | None) -> None:
+        if origins is None:
+            case.unanswered.update(_running_lines())
+            return
+        if not all(map(is_same, origins)):
+            raise Unlike("a value that differs between equal blocks is read")
+        case.answered.update(_running_lines())
+        case.used.add(name)
+
+    with Constants(case.model, asked).following():
+        yield
+
+
+def _running_lines() -> Iterator[tuple[str, int]]:
+    """Yield the lines of the model's own code that are being run."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if is_models(frame.f_code.co_filename):
+            yield frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+
+
+REMEDY = Remedy(
+    name="constant_read",
+    cures="FW303",
+    title="Answers questions about values that no input reaches",
+    stage="library",
+    affected={"torch": ">=2.9"},
+    upstream=(),
+    safety="A value is read only if every call behind it had fixed arguments, and was repeated on them.",
+    detect=detect,
+    apply=apply,
+)

@@ -1,0 +1,223 @@
+"""One call of torch inside the model, repeated beside the capture if no input reaches its arguments."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import _disable_current_modes  # seen to work in torch 2.9–2.13; no public counterpart
+
+from fairway.convert.remedies.constants.real_values import Followed, Group, Origin, Value
+from fairway.convert.remedies.constants.repeat_call import NotFollowed, is_written, repeat
+
+LARGEST_ELEMENTS = 2**20
+"""Elements of a tensor up to which calls on it are repeated."""
+_READS = {
+    "item",
+    "tolist",
+    "numpy",
+    "equal",
+    "allclose",
+    "is_nonzero",
+    "__array__",
+    "__bool__",
+    "__int__",
+    "__float__",
+    "__complex__",
+    "__index__",
+    "__contains__",
+    "__format__",
+}
+"""Functions that hand values to Python."""
+_PLAIN = (
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    type(None),
+    type(Ellipsis),
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+    np.generic,
+)
+
+
+_UNKNOWN: Any = object()
+
+
+class Call:
+    """One call: repeated on real tensors if all of its arguments are followed."""
+
+    def __init__(self, followed: Followed, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        self._followed, self._func = followed, func
+        self.args, self.kwargs = args, kwargs
+        self.is_answered = False
+        self.answer: Any = None
+        self._real: Any = None
+        self._is_repeated = False
+        self._values: list[Value] = []
+        given = [leaf for leaf in _leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        # Every one is looked at, so that a write into a tensor met here for the first time is noticed.
+        known = [t for t in given if followed.value_of(t) is not None]
+        self._versions = [(t, int(t._version)) for t in known]
+        real = self._all_real((args, kwargs))
+        if real is not _UNKNOWN and given:
+            self._repeat(*real)
+        elif real is _UNKNOWN:
+            if self._is_read():
+                followed.asked(None)
+            self._index_by_numbers()
+        self._given, self._arguments = given, real
+
+    def _is_read(self) -> bool:
+        return getattr(self._func, "__name__", "") in _READS
+
+    def _all_real(self, item: Any) -> Any:
+        """Return the arguments with real tensors, or `_UNKNOWN` if one of them is not followed."""
+        if isinstance(item, torch.Tensor):
+            value = self._followed.value_of(item)
+            if value is None or item.numel() > LARGEST_ELEMENTS:
+                return _UNKNOWN
+            self._values.append(value)
+            return value.real
+        if isinstance(item, list | tuple):
+            items = [self._all_real(one) for one in item]
+            if any(one is _UNKNOWN for one in items):
+                return _UNKNOWN
+            return items if isinstance(item, list) else tuple(items)
+        if isinstance(item, Mapping):
+            pairs = {key: self._all_real(one) for key, one in item.items()}
+            return _UNKNOWN if any(one is _UNKNOWN for one in pairs.values()) else pairs
+        if isinstance(item, slice):
+            ends = [self._all_real(one) for one in (item.start, item.stop, item.step)]
+            return _UNKNOWN if any(one is _UNKNOWN for one in ends) else slice(*ends)
+        if isinstance(item, np.ndarray):
+            return item if item.dtype != object else _UNKNOWN
+        return item if isinstance(item, _PLAIN) else _UNKNOWN
+
+    def _repeat(self, args: Any, kwargs: Any) -> None:
+        before = [value.real._version for value in self._values]
+        try:
+            self._real, asks = repeat(self._func, args, kwargs)
+        except NotFollowed:
+            return
+        self._is_repeated = True
+        wrote = before != [value.real._version for value in self._values]
+        if (asks or self._is_read()) and not wrote:
+            self._followed.note_answer(self._values)
+            self.answer, self.is_answered = self._handed_out(self._real), True
+
+    def _handed_out(self, real: Any) -> Any:
+        """Return real tensors as constants of the captured program, followed in their turn."""
+        if isinstance(real, torch.Tensor):
+            with _disable_current_modes():
+                constant = real.clone()
+            self._followed.add(constant, real, Group(origins=self._origins()))
+            return constant
+        if isinstance(real, list | tuple):
+            return type(real)(self._handed_out(one) for one in real)
+        return real
+
+    def _origins(self) -> frozenset[Origin]:
+        return frozenset().union(*(value.group.origins for value in self._values))
+
+    def _index_by_numbers(self) -> None:
+        """Replace masks that are followed by the places that they pick: how many these are is then known."""
+        if self._func is torch.Tensor.__getitem__ or self._func is torch.Tensor.__setitem__:
+            items = self.args[1] if isinstance(self.args[1], tuple) else (self.args[1],)
+            numbers = tuple(itertools.chain.from_iterable(self._places(item) for item in items))
+            if len(numbers) != len(items) or any(a is not b for a, b in zip(numbers, items, strict=True)):
+                self.args = (self.args[0], numbers, *self.args[2:])
+        elif getattr(self._func, "__name__", "") == "repeat_interleave" and len(self.args) + len(self.kwargs) >= 2:
+            self._select_repeated()
+
+    def _places(self, item: Any) -> Sequence[Any]:
+        if not isinstance(item, torch.Tensor) or item.dtype not in (torch.bool, torch.uint8) or item.dim() == 0:
+            return (item,)
+        value = self._followed.value_of(item)
+        if value is None or item.numel() > LARGEST_ELEMENTS:
+            return (item,)
+        self._followed.note_answer([value])
+        with _disable_current_modes():
+            return value.real.bool().nonzero().unbind(1)
+
+    def _select_repeated(self) -> None:
+        named = dict(zip(("input", "repeats", "dim"), self.args, strict=False)) | dict(self.kwargs)
+        repeats, dim, tensor = named.get("repeats"), named.get("dim"), named.get("input", named.get("self"))
+        if not isinstance(repeats, torch.Tensor) or not isinstance(dim, int) or tensor is None or repeats.dim() != 1:
+            return
+        value = self._followed.value_of(repeats)
+        if value is None or len(repeats) < 2:
+            return
+        self._followed.note_answer([value])
+        with _disable_current_modes():
+            places = torch.repeat_interleave(torch.arange(len(repeats)), value.real)
+        self._func_replaced(tensor, dim, places)
+
+    def _func_replaced(self, tensor: torch.Tensor, dim: int, places: torch.Tensor) -> None:
+        self.answer, self.is_answered = torch.index_select(tensor, dim, places), True
+
+    def finish(self, result: Any) -> None:
+        """Follow the result, and forget what the call wrote into, unless the write was repeated."""
+        if self._arguments is not _UNKNOWN and not self._given and _is_small(result):
+            self._repeat(*self._arguments)  # it creates a tensor from plain numbers
+        written = [t for t, version in self._versions if int(t._version) != version]
+        if self._is_repeated:
+            for tensor in written:
+                group = self._followed.group_of(tensor)
+                if group is not None:
+                    group.accept_write()
+            self._pair(result, self._real, {})
+            return
+        given = _leaves(list(is_written(self._func, self.args, self.kwargs)))
+        written += [leaf for leaf in given if isinstance(leaf, torch.Tensor)]
+        for tensor in written:
+            group = self._followed.group_of(tensor)
+            if group is not None:
+                group.known = False
+
+    def _pair(self, result: Any, real: Any, created: dict[int, Group]) -> None:
+        if isinstance(result, torch.Tensor) and isinstance(real, torch.Tensor):
+            same = (result.shape, result.dtype) == (real.shape, real.dtype)
+            if same and real.layout == torch.strided and result.stride() == real.stride():
+                self._followed.add(result, real, self._group_for(real, created))
+        elif isinstance(result, list | tuple) and isinstance(real, list | tuple) and len(result) == len(real):
+            for one, other in zip(result, real, strict=True):
+                self._pair(one, other, created)
+
+    def _group_for(self, real: torch.Tensor, created: dict[int, Group]) -> Group:
+        address = real.untyped_storage()._cdata
+        for value in self._values:
+            if value.real.untyped_storage()._cdata == address:
+                return value.group
+        return created.setdefault(address, Group(origins=self._origins()))
+
+
+def _is_small(result: Any) -> bool:
+    leaves = list(_leaves(result))
+    return bool(leaves) and all(
+        isinstance(leaf, torch.Tensor)
+        and all(isinstance(size, int) for size in leaf.shape)
+        and leaf.numel() <= LARGEST_ELEMENTS
+        for leaf in leaves
+    )
+
+
+def _leaves(item: Any) -> Iterator[Any]:
+    if isinstance(item, list | tuple):
+        for one in item:
+            yield from _leaves(one)
+    elif isinstance(item, Mapping):
+        for one in item.values():
+            yield from _leaves(one)
+    elif isinstance(item, slice):
+        yield from (item.start, item.stop, item.step)
+    else:
+        yield item

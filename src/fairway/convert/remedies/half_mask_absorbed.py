@@ -1,0 +1,91 @@
+"""A score under a float16 mask is the mask itself, as PyTorch rounds it.
+
+Additive masks hold the lowest float16, -65504, whose neighbours are 32 apart: in PyTorch a score added to it is rounded
+away, so a row with nothing left attends evenly. ONNX Runtime has no float16 Add on the CPU; it computes in float32 and
+drops the rounding in between, so such a row attends by its scores instead. Here the sum is replaced by the mask where
+that is the lowest number, which is what the sum rounds to.
+
+The mask is taken to be the second term, as in `scores + mask`. Refuses where the model has no float16. No upstream
+issue is known.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from fairway.convert.remedies.contract import Case, Match, Refusal, Remedy, passing
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+LOWEST = np.float16(-65504)
+PASSED_ON = ("Cast", "Identity")
+"""Operators between the sum and the Softmax that pass the values on."""
+
+
+def absorb(model: ir.Model) -> bool:
+    """The pass: for each Softmax over a float16 sum, selects the mask where it is the lowest number."""
+    import onnx_ir as ir
+
+    changed = False
+    for node in list(model.graph.all_nodes()):
+        if node.op_type != "Softmax":
+            continue
+        add = _sum_behind(node)
+        if add is None or _done(add):
+            continue
+        mask, users = add.inputs[1], list(add.outputs[0].uses())
+        lowest = ir.node("Constant", [], {"value": ir.tensor(np.array(LOWEST))})
+        below = ir.node("LessOrEqual", [mask, lowest.outputs[0]])
+        chosen = ir.node("Where", [below.outputs[0], mask, add.outputs[0]])
+        chosen.outputs[0].type, chosen.outputs[0].shape = add.outputs[0].type, add.outputs[0].shape
+        assert add.graph is not None
+        add.graph.insert_after(add, [lowest, below, chosen])
+        for user, index in users:
+            user.replace_input_with(index, chosen.outputs[0])
+        changed = True
+    return changed
+
+
+def _sum_behind(softmax: ir.Node) -> ir.Node | None:
+    import onnx_ir as ir
+
+    value = softmax.inputs[0]
+    while value is not None and (node := value.producer()) is not None:
+        if node.op_type in PASSED_ON:
+            value = node.inputs[0]
+            continue
+        half = node.op_type == "Add" and node.outputs[0].dtype == ir.DataType.FLOAT16
+        return node if half and all(node.inputs) else None
+    return None
+
+
+def _done(add: ir.Node) -> bool:
+    return any(user.op_type == "Where" and user.inputs[1] is add.inputs[1] for user, _ in add.outputs[0].uses())
+
+
+def detect(case: Case) -> Match | Refusal:
+    if not any(p.dtype == torch.float16 for p in case.model.parameters()):
+        return Refusal("the model has no float16 weights")
+    return Match("scores under the lowest float16 replaced by the mask, as PyTorch rounds them")
+
+
+def apply(case: Case, match: Match) -> AbstractContextManager[None]:
+    return passing(case, absorb)
+
+
+REMEDY = Remedy(
+    name="half_mask_absorbed",
+    cures="FW319",
+    title="Keeps PyTorch's rounding of a score under a float16 mask",
+    stage="graph",
+    affected={"onnxruntime": ">=1.22"},
+    upstream=(),
+    safety="The lowest float16 plus a score below 16 in size rounds to the lowest float16; elsewhere nothing changes.",
+    detect=detect,
+    apply=apply,
+)

@@ -1,0 +1,86 @@
+"""`1.0 - mask` with an integer mask is translated, the number's type deciding as in PyTorch.
+
+torch 2.13 decomposes `aten.rsub.Scalar` into `aten.sub` with the number in front, for which its type
+promotion finds no overload: every float number minus an integer tensor fails to convert. So `rsub` gets a
+translation of its own, which also keeps the exporter from decomposing it.
+
+Refuses under the TorchScript exporter, which promotes by itself; before the regression; where float does
+not mean float32; and where no code of the model takes a tensor from a number and no earlier attempt failed
+on it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from packaging.version import Version
+
+from fairway.convert.remedies.contract import Case, Match, Refusal, Remedy, translating
+from fairway.diagnostics import Where
+
+SINCE = Version("2.13")
+NUMBER_MINUS = re.compile(r"\brsub\(|(?<![\w.])\d+\.\d*(e[+-]?\d+)?\s*-\s*[A-Za-z_(]")
+
+
+def translate(self: Any, other: float, alpha: float = 1.0) -> Any:
+    """`other - alpha * self`, in float where a float number meets whole ones."""
+    import onnx_ir as ir
+    from onnxscript import opset18 as op
+
+    kind = getattr(other, "dtype", None)
+    is_float = isinstance(other, float) or (kind is not None and kind.is_floating_point())
+    if is_float and not self.dtype.is_floating_point():
+        self = op.Cast(self, to=ir.DataType.FLOAT)
+    scaled = self if alpha == 1 else op.Mul(self, op.CastLike(alpha, self))
+    return op.Sub(op.CastLike(other, self), scaled)
+
+
+def detect(case: Case) -> Match | Refusal:
+    if case.route.traced:
+        return Refusal("the TorchScript exporter promotes types by itself")
+    if Version(torch.__version__) < SINCE:
+        return Refusal(f"torch {torch.__version__} is older than the regression of {SINCE}")
+    if torch.get_default_dtype() is not torch.float32:
+        return Refusal(f"a float number makes {torch.get_default_dtype()} here, not float32")
+    if any("aten.sub" in finding.seen or "aten.rsub" in finding.seen for finding in case.findings):
+        return Match("number - tensor translated in one step, as an earlier attempt failed on it")
+    for name, module in case.model.named_modules():
+        if line := _line_of(type(module)):
+            return Match("number - tensor translated in one step", (Where(module=name, source=line),))
+    return Refusal("no code of the model subtracts a tensor from a float number")
+
+
+def _line_of(kind: type) -> str | None:
+    """The first line, in the files of this class and its bases, that takes something from a float number."""
+    for home in dict.fromkeys(base.__module__ for base in kind.__mro__):
+        if home == "builtins" or home.startswith("torch."):
+            continue
+        try:
+            source = inspect.getsource(sys.modules[home])
+        except (OSError, TypeError, KeyError):  # typed at a prompt, or made by exec: it may
+            return f"{kind.__qualname__}, whose source is not there"
+        if found := next((line for line in source.splitlines() if NUMBER_MINUS.search(line)), None):
+            return found.strip()
+    return None
+
+
+def apply(case: Case, match: Match) -> AbstractContextManager[None]:
+    return translating(case, {torch.ops.aten.rsub.Scalar: translate})
+
+
+REMEDY = Remedy(
+    name="integer_mask_arithmetic",
+    cures="FW316",
+    title="Translates a number minus an integer tensor",
+    stage="translation",
+    affected={"torch": "==2.13.*"},
+    upstream=("pytorch/pytorch#194381",),
+    safety="ONNX's Sub after a Cast to float is what PyTorch computes for a float number and an integer tensor.",
+    detect=detect,
+    apply=apply,
+)

@@ -1,0 +1,215 @@
+"""Statements written so that TorchScript can read them: without a live module's attributes, numpy, small helpers."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import math
+import types
+from typing import Any
+
+import numpy as np
+import torch
+
+from fairway.convert.rewrite.call_graph import (
+    MISSING,
+    FunctionNode,
+    attribute_chain,
+    is_model_code,
+    look_up,
+    method_of,
+    plain,
+    read_source,
+    visible_names,
+)
+from fairway.convert.rewrite.flow import is_module_choice
+from fairway.convert.rewrite.functional import Refused
+from fairway.convert.rewrite.inline import as_expression
+
+
+def _is_one(value: Any, *candidates: Any) -> bool:
+    return any(value is candidate for candidate in candidates)
+
+
+def _backwards(node: ast.expr) -> bool:
+    return isinstance(node, ast.Subscript) and ast.unparse(node.slice) == "::-1"
+
+
+class Scriptable(ast.NodeTransformer):
+    """Writes statements so that TorchScript can read them."""
+
+    def __init__(self, function: types.FunctionType, module: torch.nn.Module, helpers: dict[str, FunctionNode]) -> None:
+        self.module, self.helpers = module, helpers
+        self.scope = {**visible_names(function), "self": module}
+        self.modules: dict[str, torch.nn.Module] = {}
+        self.tensors: dict[str, tuple[str, ...]] = {}
+        self.reshape_writes = False
+        self.is_tensor: dict[str, bool] = {}
+
+    def visit_If(self, node: ast.If) -> Any:
+        """`if torch.is_tensor(n)` is decided here: inside the piece, what was a number is one again."""
+        known = self._known(node.test)
+        if known is None:
+            return self.generic_visit(node)
+        return [self.visit(statement) for statement in (node.body if known else node.orelse)] or ast.Pass()
+
+    def _known(self, test: ast.expr) -> bool | None:
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            inner = self._known(test.operand)
+            return None if inner is None else not inner
+        if not isinstance(test, ast.Call) or not test.args or not isinstance(test.args[0], ast.Name):
+            return None
+        asked = ast.unparse(test.func) == "torch.is_tensor" or (
+            ast.unparse(test.func) == "isinstance" and ast.unparse(test.args[1]) in ("torch.Tensor", "Tensor")
+        )
+        return self.is_tensor.get(test.args[0].id) if asked else None
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        self.generic_visit(node)
+        if self.reshape_writes and len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
+            # Python's `out[i] = v` drops leading dims of size 1; TorchScript's does not.
+            value, place = ast.unparse(node.value), ast.unparse(node.targets[0])
+            node.value = ast.parse(f"torch.reshape({value}, {place}.shape)", mode="eval").body
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        inlined = self._inlined(node)
+        if inlined is not None:
+            new: ast.AST = self.visit(inlined)
+            return new
+        chosen = self._choice(node)
+        if chosen is not None:
+            return chosen
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Attribute):
+            if node.func.attr == "item":
+                return ast.Call(ast.Name("int", ast.Load()), [node.func.value], [])
+            if node.func.attr == "astype":
+                return ast.Call(ast.Name("int", ast.Load()), [node.func.value], [])
+        return self._python_only(node) or self._rounded(node)
+
+    def _python_only(self, node: ast.Call) -> ast.expr | None:
+        """What TorchScript lacks, in words it has: `reversed(range(n))`, `sum` over tensors, `norm` of order 2."""
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "norm":
+            given = {keyword.arg for keyword in node.keywords}
+            if not node.args and "dim" in given and "p" not in given:
+                return ast.Call(node.func, [], [ast.keyword("p", ast.Constant(2)), *node.keywords])
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        inner = node.args[0] if len(node.args) == 1 else None
+        if name == "reversed" and isinstance(inner, ast.Call) and len(inner.args) in (1, 2):
+            low, high = (["0", *map(ast.unparse, inner.args)])[-2:]
+            return ast.parse(f"range(({high}) - 1, ({low}) - 1, -1)", mode="eval").body
+        if (
+            isinstance(node.func, ast.Attribute)
+            and node.func.attr == "stack"
+            and node.args
+            and _backwards(node.args[0])
+        ):
+            assert isinstance(node.args[0], ast.Subscript)
+            dims = [*node.args[1:], *[keyword.value for keyword in node.keywords if keyword.arg == "dim"]]
+            node.args[0] = node.args[0].value
+            return ast.Call(
+                ast.Attribute(node, "flip", ast.Load()), [ast.List([(dims or [ast.Constant(0)])[0]], ast.Load())], []
+            )
+        if name == "sum" and isinstance(inner, (ast.ListComp, ast.GeneratorExp)):
+            rows = ast.unparse(ast.ListComp(inner.elt, inner.generators))
+            return ast.parse(f"torch.stack({rows}).sum(0)", mode="eval").body
+        return None
+
+    def _rounded(self, node: ast.Call) -> ast.AST:
+        """`ceil(a / b)` in whole numbers: the exporter leaves a ceiling a float, which cannot bound a Loop."""
+        live = self._live(node.func)
+        up, down = _is_one(live, np.ceil, math.ceil), _is_one(live, np.floor, math.floor)
+        if not (up or down) or len(node.args) != 1:
+            return node
+        value = node.args[0]
+        if not (isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div)):
+            node.func = ast.Attribute(ast.Name("math", ast.Load()), "ceil" if up else "floor", ast.Load())
+            return node
+        text = f"({ast.unparse(value.left)} + {ast.unparse(value.right)} - 1)" if up else f"({ast.unparse(value.left)})"
+        return ast.parse(f"{text} // ({ast.unparse(value.right)})", mode="eval").body
+
+    def _live(self, node: ast.expr) -> Any:
+        chain = attribute_chain(node)
+        return MISSING if chain is None else look_up(chain, self.scope)
+
+    def _inlined(self, node: ast.Call) -> ast.expr | None:
+        if isinstance(node.func, ast.Name) and node.func.id in self.helpers:
+            made = as_expression(self.helpers[node.func.id], node)
+            if made is None:
+                raise Refused(
+                    f"the helper `{node.func.id}` is more than assignments, conditions and returns; write it as "
+                    "one expression",
+                    node.lineno,
+                )
+            return made
+        chain = attribute_chain(node.func)
+        method = chain is not None and len(chain) == 2 and chain[0] == "self"
+        if method and chain is not None and chain[1] in self.module._modules:
+            return None
+        target = method_of(self.module, chain[1]) if method and chain is not None else plain(self._live(node.func))
+        source = read_source(target) if is_model_code(target) else None
+        if source is None:
+            return None
+        static = method and chain is not None and isinstance(type(self.module).__dict__.get(chain[1]), staticmethod)
+        made = as_expression(source.tree, node, skip=1 if method and not static else 0)
+        if made is None and method:
+            raise Refused(
+                f"the loop calls the method `{ast.unparse(node.func)}`, which is more than assignments, conditions "
+                "and returns",
+                node.lineno,
+            )
+        return made
+
+    def _choice(self, node: ast.Call) -> ast.expr | None:
+        """`self.nets[i](x)`: every net is run, the results stacked, one taken."""
+        if not isinstance(node.func, ast.Subscript):
+            return None
+        held = self._live(node.func.value)
+        if not is_module_choice(held):
+            return None
+        if isinstance(held, (dict, torch.nn.ModuleDict)):
+            raise Refused("modules are chosen from a dict by a value; use a ModuleList and a number", node.lineno)
+        calls = [
+            ast.Call(
+                self._module(f"{'_'.join(attribute_chain(node.func.value) or ())}_{k}", module),
+                [self.visit(copy.deepcopy(a)) for a in node.args],
+                [ast.keyword(k2.arg, self.visit(copy.deepcopy(k2.value))) for k2 in node.keywords],
+            )
+            for k, module in enumerate(held)
+        ]
+        stacked = ast.Call(
+            ast.Attribute(ast.Name("torch", ast.Load()), "stack", ast.Load()), [ast.List(list(calls), ast.Load())], []
+        )
+        index = ast.Call(ast.Name("int", ast.Load()), [self.visit(node.func.slice)], [])
+        return ast.Subscript(stacked, index, ast.Load())
+
+    def _module(self, name: str, module: torch.nn.Module) -> ast.expr:
+        self.modules[name] = module
+        return ast.Attribute(ast.Name("self", ast.Load()), name, ast.Load())
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        chain = attribute_chain(node)
+        if chain is None or chain[0] != "self":
+            return self.generic_visit(node)
+        value, used = self.module, 1
+        held: Any = value
+        while used < len(chain) and (isinstance(held, torch.nn.Module) or held is self.module):
+            held = look_up(("self", *chain[1 : used + 1]), self.scope)
+            used += 1
+        name = "_".join(chain[:used])
+        rest = chain[used:]
+        if isinstance(held, torch.Tensor):
+            self.tensors[name] = chain[:used]
+            new: ast.expr = ast.Name(name, ast.Load())
+        elif isinstance(held, torch.nn.Module):
+            new = self._module(name, held)
+        elif isinstance(held, (bool, int, float, str, np.integer, np.floating)):
+            new = ast.Constant(held.item() if isinstance(held, np.generic) else held)
+        else:
+            raise Refused(
+                f"`{ast.unparse(node)}` is a {type(held).__name__}, which TorchScript cannot take", node.lineno
+            )
+        for attribute in rest:
+            new = ast.Attribute(new, attribute, ast.Load())
+        return new

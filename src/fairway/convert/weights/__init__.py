@@ -1,0 +1,1 @@
+"""Large models: weights that stay in their files."""

@@ -1,0 +1,1 @@
+"""Put a verified file to use: publish, run, serve, and callbacks for training loops."""

@@ -1,0 +1,192 @@
+"""A model repository that Triton loads: `FOLDER/NAME/config.pbtxt`, and a folder per version.
+
+A version's folder is put in place by one rename, so that Triton, which may be polling, sees it whole or not at all. The
+sizes in the config come from the record: what varies is -1, and a batch dim that was verified becomes `max_batch_size`.
+Triton is not told to put requests of several clients into one batch: that each sample's answer hangs on this sample
+alone was not verified.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from fairway.deploy.publish.bundle import Bundle, Piece, unverified_mark
+from fairway.deploy.publish.checksums import NAME as SUMS
+from fairway.deploy.publish.checksums import read_checksums, write_checksums
+from fairway.deploy.publish.destination import Progress, Published
+from fairway.diagnostics.errors import complain
+from fairway.model.onnx_file import Header, Value
+from fairway.record.files import hash_file, record_path
+from fairway.record.reader import read_record
+from fairway.workers.staging import Janitor, locked, open_workshop
+
+CONFIG = "config.pbtxt"
+MODEL = "model.onnx"
+"""The name that Triton looks for; the record beside it is renamed with it."""
+RECORD = record_path(Path(MODEL)).name
+
+TYPES = {
+    "bool": "TYPE_BOOL",
+    "uint8": "TYPE_UINT8",
+    "uint16": "TYPE_UINT16",
+    "uint32": "TYPE_UINT32",
+    "uint64": "TYPE_UINT64",
+    "int8": "TYPE_INT8",
+    "int16": "TYPE_INT16",
+    "int32": "TYPE_INT32",
+    "int64": "TYPE_INT64",
+    "float16": "TYPE_FP16",
+    "float32": "TYPE_FP32",
+    "float64": "TYPE_FP64",
+    "bfloat16": "TYPE_BF16",
+    "string": "TYPE_STRING",
+}
+
+
+class TritonRepository:
+    """`triton:FOLDER`: a model goes below FOLDER under its file's name."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.where = f"triton:{root}"
+
+    def publish(self, bundle: Bundle, progress: Progress) -> Published:
+        name = Path(bundle.model).stem
+        bundle = _renamed(bundle)
+        assert bundle.header is not None
+        config = write_config(name, bundle.header, _largest_batch(bundle)).encode()
+        janitor = Janitor()
+        try:
+            self.root.mkdir(exist_ok=True)
+            with open_workshop(self.root, janitor) as shop:
+                version = shop / "version"
+                _fill(version, bundle, progress)
+                with locked(self.root):
+                    number, new = self._place(name, config, version, bundle)
+        except OSError as error:
+            raise complain("FW009", f"{self.where}: {error.strerror or error}") from error
+        finally:
+            janitor.dismiss()
+        sent = bundle.pieces if new else ()
+        return Published(
+            f"triton:{self.root / name}",
+            str(number),
+            bundle.digest,
+            bundle.names,
+            tuple(p.name for p in sent),
+            sum(p.size for p in sent),
+            bundle.unverified,
+        )
+
+    def _place(self, name: str, config: bytes, version: Path, bundle: Bundle) -> tuple[int, bool]:
+        """Gives the finished version its number, in a repository whose lock is held; the last one's if it is that."""
+        home = self.root / name
+        if not home.exists():
+            staged = version.parent / "home"
+            staged.mkdir()
+            version.rename(staged / "1")
+            (staged / CONFIG).write_bytes(config)
+            staged.rename(home)
+            return 1, True
+        there = home / CONFIG
+        if not there.is_file() or there.read_bytes() != config:
+            raise complain("FW807", f"{there} is not the configuration that this model needs")
+        number = max(_numbers(home), default=0)
+        last = home / str(number) / SUMS
+        if last.is_file() and last.read_bytes() == (version / SUMS).read_bytes():
+            return number, False
+        version.rename(home / str(number + 1))
+        return number + 1, True
+
+    def pull(self, staged: Path, version: str | None, progress: Progress) -> tuple[Bundle, str]:
+        """From a model's own folder, or from a repository that holds one model."""
+        home = self.root if (self.root / CONFIG).is_file() else self._only()
+        numbers = _numbers(home)
+        number = max(numbers, default=0) if version is None else int(version) if version.isdecimal() else 0
+        if number not in numbers:
+            known = ", ".join(map(str, numbers)) or "none"
+            raise complain("FW804", f"triton:{home}: there is no such version; there are {known}")
+        folder = home / str(number)
+        sums = read_checksums(folder)
+        pieces = []
+        for name, digest in sums.items():
+            progress(("stage", f"fetching {name}"))
+            (staged / name).parent.mkdir(parents=True, exist_ok=True)
+            try:
+                shutil.copyfile(folder / name, staged / name)
+            except OSError as error:
+                raise complain("FW802", f"triton:{folder}: {name} cannot be read: {error.strerror}") from error
+            pieces.append(Piece(name, digest, (staged / name).stat().st_size))
+        stored = read_record(staged / RECORD)
+        bundle = Bundle(MODEL, RECORD, stored.proven.verdict, unverified_mark(stored), tuple(pieces))
+        return bundle, str(number)
+
+    def _only(self) -> Path:
+        homes = sorted(path.parent for path in self.root.glob(f"*/{CONFIG}"))
+        if len(homes) != 1:
+            names = ", ".join(path.name for path in homes) or "none"
+            raise complain("FW804", f"{self.where} holds {names}; name one model's folder: triton:{self.root}/NAME")
+        return homes[0]
+
+
+def _numbers(home: Path) -> list[int]:
+    return sorted(int(path.name) for path in home.iterdir() if path.name.isdecimal())
+
+
+def _renamed(bundle: Bundle) -> Bundle:
+    """The same files under the names that Triton looks for."""
+    names = {bundle.model: MODEL, bundle.record: RECORD}
+    pieces = tuple(replace(piece, name=names.get(piece.name, piece.name)) for piece in bundle.pieces)
+    if len({piece.name for piece in pieces}) != len(pieces):
+        raise complain("FW807", f"{MODEL} is also the name of a file that holds weights")
+    return replace(bundle, model=MODEL, record=RECORD, pieces=pieces)
+
+
+def _fill(version: Path, bundle: Bundle, progress: Progress) -> None:
+    """The version's folder: the files, checked after they were copied, and their checksums."""
+    for piece in bundle.pieces:
+        assert piece.path is not None
+        progress(("stage", f"copying {piece.name}"))
+        path = version / piece.name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(piece.path, path)
+        if hash_file(path) != piece.sha256:
+            raise complain("FW802", f"{piece.name} changed while it was published")
+    write_checksums(version, bundle.names)
+    for path in version.rglob("*"):
+        handle = os.open(path, os.O_RDONLY)
+        os.fsync(handle)
+        os.close(handle)
+
+
+def _largest_batch(bundle: Bundle) -> int:
+    """The verified bound of the first dim, if it is one and the same in all inputs and outputs; else 0."""
+    assert bundle.header is not None
+    assert bundle.stored is not None
+    firsts = {value.shape[0] if value.shape else None for value in (*bundle.header.inputs, *bundle.header.outputs)}
+    name = firsts.pop() if len(firsts) == 1 else None
+    dim = bundle.stored.proven.domain.get(name) if isinstance(name, str) else None
+    return dim["high"] if dim is not None and dim["low"] <= 1 and dim["multiple"] == 1 else 0
+
+
+def write_config(name: str, header: Header, batch: int) -> str:
+    """Triton's configuration, as text."""
+    lines = [f"name: {json.dumps(name)}", 'backend: "onnxruntime"', f"default_model_filename: {json.dumps(MODEL)}"]
+    lines.append(f"max_batch_size: {batch}")
+    for label, values in (("input", header.inputs), ("output", header.outputs)):
+        lines += [line for value in values for line in _tensor(label, value, batch)]
+    return "\n".join(lines) + "\n"
+
+
+def _tensor(label: str, value: Value, batch: int) -> list[str]:
+    if value.dtype not in TYPES or value.shape is None:
+        raise complain("FW807", f"{value} has no type or rank that Triton knows")
+    sizes = [size if isinstance(size, int) else -1 for size in value.shape][1 if batch else 0 :]
+    dims = ", ".join(map(str, sizes)) or "1"
+    scalar = [] if sizes else ["  reshape: { shape: [ ] }"]
+    told = [f"  name: {json.dumps(value.name)}", f"  data_type: {TYPES[value.dtype]}", f"  dims: [ {dims} ]"]
+    return [f"{label} {{", *told, *scalar, "}"]

@@ -1,0 +1,6 @@
+"""Serving verified files over the Open Inference Protocol, within the domain that their records verified."""
+
+from fairway.deploy.serve.server import serve
+from fairway.deploy.serve.settings import Settings
+
+__all__ = ["Settings", "serve"]

@@ -1,6 +1,0 @@
-"""Coded diagnoses: what was seen, where, why, and what to do about it."""
-
-from fairway.findings.codes import CODES, Code, exit_status
-from fairway.findings.finding import Finding, Where
-
-__all__ = ["CODES", "Code", "Finding", "Where", "exit_status"]

@@ -1,0 +1,212 @@
+"""The parts of a condition whose values can be read without side effects while the condition is about to be decided."""
+
+from __future__ import annotations
+
+import ast
+import types
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+
+_PURE_METHODS = frozenset(
+    {
+        "abs",
+        "all",
+        "allclose",
+        "amax",
+        "amin",
+        "any",
+        "argmax",
+        "argmin",
+        "bool",
+        "count_nonzero",
+        "cpu",
+        "detach",
+        "diff",
+        "dim",
+        "double",
+        "eq",
+        "equal",
+        "flatten",
+        "float",
+        "ge",
+        "gt",
+        "int",
+        "is_complex",
+        "is_floating_point",
+        "isfinite",
+        "isinf",
+        "isnan",
+        "item",
+        "le",
+        "long",
+        "lt",
+        "max",
+        "mean",
+        "median",
+        "min",
+        "ndimension",
+        "ne",
+        "nelement",
+        "norm",
+        "nonzero",
+        "numel",
+        "pow",
+        "prod",
+        "reshape",
+        "size",
+        "sqrt",
+        "square",
+        "squeeze",
+        "std",
+        "sum",
+        "tolist",
+        "unique",
+        "var",
+        "view",
+    }
+)
+_PURE_FUNCTIONS = frozenset({"len", "int", "float", "bool", "abs", "min", "max", "round", "sum", "any", "all"})
+_ARITHMETIC_CALLS = frozenset(
+    {
+        "int",
+        "float",
+        "bool",
+        "abs",
+        "min",
+        "max",
+        "round",
+        "math.ceil",
+        "math.floor",
+        "math.sqrt",
+        "math.log2",
+    }
+)
+
+Seen = float | str | None
+"""A number, the text of something else that is plain, or None for what cannot be compared."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A part of a condition: its text, and how to evaluate it in the frame that is about to decide."""
+
+    text: str
+    code: types.CodeType
+
+    def read(self, frame: types.FrameType) -> Seen:
+        """Return its value in the frame, or None if it has none that can be compared."""
+        try:
+            return plain(eval(self.code, frame.f_globals, frame.f_locals))
+        except Exception:
+            return None
+
+
+def plain(value: Any) -> Seen:
+    if isinstance(value, torch.Tensor):
+        if value.numel() != 1 or value.dtype.is_complex or value.device.type == "meta":
+            return None
+        value = value.item()
+    if isinstance(value, bool | int | float):
+        return float(value)
+    if value is None or isinstance(value, str | torch.dtype | torch.device):
+        return repr(value)
+    return None
+
+
+@cache
+def leaves_of(test: ast.expr) -> tuple[Leaf, ...]:
+    """Return the parts of a condition that arithmetic and comparisons combine, if they can be read safely."""
+    found: dict[str, ast.expr] = {}
+    _collect(test, found)
+    return tuple(
+        Leaf(text, compile(ast.Expression(ast.fix_missing_locations(tree)), "<leaf>", "eval"))
+        for text, tree in found.items()
+    )
+
+
+def _collect(tree: ast.expr, found: dict[str, ast.expr]) -> None:
+    match tree:
+        case ast.Constant():
+            return
+        case ast.BinOp(left, _, right):
+            _collect(left, found)
+            _collect(right, found)
+        case ast.Compare(left, _, comparators):
+            for item in (left, *comparators):
+                _collect(item, found)
+        case ast.BoolOp(_, values):
+            for item in values:
+                _collect(item, found)
+        case ast.UnaryOp(_, operand):
+            _collect(operand, found)
+        case ast.Call(func, args, []) if ast.unparse(func) in _ARITHMETIC_CALLS and not _reads_tensor(args):
+            for item in args:
+                _collect(item, found)
+        case _ if _is_pure(tree):
+            found[ast.unparse(tree)] = tree
+
+
+def _reads_tensor(args: list[ast.expr]) -> bool:
+    """Whether a conversion is applied to a single tensor-like expression, which is then read as a whole."""
+    return len(args) == 1 and isinstance(args[0], ast.Call | ast.Compare)
+
+
+def _is_pure(tree: ast.expr) -> bool:
+    match tree:
+        case ast.Name() | ast.Constant():
+            return True
+        case ast.Attribute(value):
+            return _is_pure(value)
+        case ast.Subscript(value, index):
+            return _is_pure(value) and _is_pure(index)
+        case ast.Slice(lower, upper, step):
+            return all(part is None or _is_pure(part) for part in (lower, upper, step))
+        case ast.Tuple(items) | ast.List(items):
+            return all(map(_is_pure, items))
+        case ast.UnaryOp(_, operand):
+            return _is_pure(operand)
+        case ast.BinOp(left, _, right):
+            return _is_pure(left) and _is_pure(right)
+        case ast.Compare(left, _, comparators):
+            return all(map(_is_pure, (left, *comparators)))
+        case ast.Call(func, args, keywords):
+            inside = all(map(_is_pure, args)) and all(_is_pure(k.value) for k in keywords)
+            if isinstance(func, ast.Name):
+                return func.id in _PURE_FUNCTIONS and inside
+            return isinstance(func, ast.Attribute) and func.attr in _PURE_METHODS and _is_pure(func.value) and inside
+    return False
+
+
+@cache
+def names_assigned(file: str, function_line: int) -> dict[str, frozenset[int]]:
+    """Return, for each name of a function, the lines of the statements that assign it."""
+    try:
+        with open(file, encoding="utf-8") as source:
+            tree = ast.parse(source.read())
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            if function_line in (first, node.lineno):
+                return _assignments(node)
+    return {}
+
+
+def _assignments(function: ast.AST) -> dict[str, frozenset[int]]:
+    found: dict[str, set[int]] = {}
+    for node in ast.walk(function):
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            targets = list(node.targets)
+        elif isinstance(node, ast.AugAssign | ast.AnnAssign | ast.NamedExpr | ast.For):
+            targets = [node.target]
+        for target in targets:
+            for name in ast.walk(target):
+                if isinstance(name, ast.Name):
+                    lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)  # type: ignore[attr-defined]
+                    found.setdefault(name.id, set()).update(lines)
+    return {name: frozenset(lines) for name, lines in found.items()}

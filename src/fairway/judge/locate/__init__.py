@@ -1,0 +1,1 @@
+"""Where a file first differs from PyTorch: the node, the module and the line."""

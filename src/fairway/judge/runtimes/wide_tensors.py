@@ -1,0 +1,108 @@
+"""Tensors that present a narrow dtype and hold float64 numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._mode_utils import no_dispatch  # seen to work in torch 2.9-2.13; no public counterpart
+from torch.utils._pytree import tree_leaves, tree_map_only  # as above
+
+from fairway.judge.yardstick import Array
+
+if TYPE_CHECKING:
+    from fairway.judge.runtimes.truth import Truth
+
+WIDE_DTYPES = {
+    torch.float32: torch.float64,
+    torch.float16: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.complex64: torch.complex128,
+    torch.complex32: torch.complex128,
+}
+"""The dtype in which the truth of each narrow dtype is computed."""
+
+_BUILDERS = (torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor)
+
+
+class Wide(torch.Tensor):
+    """A float64 tensor that presents the dtype of an ordinary run.
+
+    Python code and PyTorch's own checks read `dtype`, and get the narrow one. Operators get `numbers`.
+    """
+
+    numbers: torch.Tensor
+    truth: Truth
+
+    @staticmethod
+    def __new__(cls: type[Wide], numbers: torch.Tensor, dtype: torch.dtype, truth: Truth) -> Wide:
+        """Wrap the numbers. The wrapper has their sizes and strides, and no storage."""
+        # Public in the documentation of subclasses though named with an underscore; seen to work in torch 2.9-2.13.
+        wide: Wide = torch.Tensor._make_wrapper_subclass(
+            cls,
+            numbers.shape,
+            strides=numbers.stride(),
+            storage_offset=numbers.storage_offset(),
+            dtype=dtype,
+            device=numbers.device,
+        )
+        wide.numbers = numbers
+        wide.truth = truth
+        return wide
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]  # torch declares it without the class
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Run an operator outside of the truth's block, as inside of it."""
+        wide = next(leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Wide))
+        with wide.truth:
+            return func(*args, **(kwargs or {}))
+
+    def narrow_numbers(self) -> torch.Tensor:
+        """Return the numbers rounded to the dtype that the tensor presents."""
+        with no_dispatch():
+            return self.numbers.to(self.dtype)
+
+    def numpy(self, *, force: bool = False) -> Array:
+        return np.asarray(self.narrow_numbers().numpy(force=force))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.asarray(self.narrow_numbers().numpy(), dtype)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
+        return self.clone()
+
+    def tolist(self) -> Any:
+        return self.numbers.tolist()
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]  # its keyword has no name
+        return f"Wide({self.numbers!r}, presents={self.dtype})"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.numbers, spec)
+
+
+class BuildWide(TorchFunctionMode):
+    """Lets `torch.tensor` and its like take lists of `Wide` tensors: they read memory, which those do not have."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if func not in _BUILDERS:
+            return func(*args, **kwargs)
+        place = 1 if func is torch.Tensor.new_tensor else 0
+        if len(args) <= place or not isinstance(args[place], list | tuple):
+            return func(*args, **kwargs)
+        dtypes = [leaf.dtype for leaf in tree_leaves(args[place]) if isinstance(leaf, Wide)]
+        if not dtypes:
+            return func(*args, **kwargs)
+        nominal = kwargs.pop("dtype", None) or reduce(torch.promote_types, dtypes)
+        numbers = tree_map_only(Wide, lambda wide: wide.numbers.tolist(), args[place])
+        wide = torch.tensor(numbers, dtype=WIDE_DTYPES.get(nominal, nominal))
+        return wide.to(nominal)

@@ -1,0 +1,210 @@
+"""Dims: what varies, between which bounds, and the whole-number expressions over them that shapes are made of."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from fairway.diagnostics.errors import complain
+
+Point = Mapping[str, int]
+"""One size for each dim."""
+
+UNDECLARED_HIGH = 64
+"""Upper bound for a dim without declared bounds; evidence always states the range that was used."""
+
+LARGEST = 2**40
+"""No bound lies above it: a single byte for each would be a terabyte."""
+
+LONGEST = 200
+"""Characters in one size: Python's parser and the walk over its tree have limits on nesting, and this is below both."""
+
+MOST_NAMES = 8
+"""Names in one size, since each doubles the corners at which it is looked at."""
+
+_WORDS = re.compile(r"(?:[^\W\d]\w*+|[0-9]++(?!\w)|[\s+*/()-])++")
+"""All that a size is made of. What Python's parser would make of anything else is not asked."""
+
+_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
+
+
+@dataclass(frozen=True)
+class Size:
+    """A size in a shape: a number, a dim's name, or an expression such as `2*time` or `past+seq`."""
+
+    text: str
+
+    @cached_property
+    def _tree(self) -> ast.expr:
+        tree = ast.parse(self.text, mode="eval").body
+        _check(tree)
+        return tree
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(n.id for n in ast.walk(self._tree) if isinstance(n, ast.Name)))
+
+    @property
+    def fixed(self) -> int | None:
+        return None if self.names else self.at({})
+
+    def at(self, point: Point) -> int:
+        return _evaluate(self._tree, point)
+
+    @cached_property
+    def affine(self) -> tuple[str, int, int] | None:
+        """(name, a, b) where the size is a*name+b, else None. Found by evaluating, so any spelling counts."""
+        if len(self.names) != 1:
+            return None
+        name = self.names[0]
+        at = [self.at({name: n}) for n in (60, 61, 127)]
+        slope = at[1] - at[0]
+        offset = at[0] - 60 * slope
+        return (name, slope, offset) if slope and at[2] == slope * 127 + offset else None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def parse_size(text: str) -> Size:
+    """The size that `text` says; ValueError where it says none."""
+    text = text.strip()
+    if len(text) > LONGEST or not _WORDS.fullmatch(text):
+        raise ValueError(f"{text[:LONGEST]!r} is not a size: use whole numbers, names, + - * //")
+    size = Size(text)
+    try:
+        fixed = size.fixed  # parses now, so that a bad size never travels
+    except (SyntaxError, ZeroDivisionError) as error:
+        raise ValueError(f"{text!r} is not a size") from error
+    if fixed is not None and fixed < 0:
+        raise ValueError(f"{text!r} is not a size: it is below 0")
+    if len(size.names) > MOST_NAMES:
+        raise ValueError(f"{text!r} is not a size: it has more than {MOST_NAMES} names")
+    return size
+
+
+def _check(tree: ast.expr) -> None:
+    match tree:
+        case ast.Constant(value=int(value)) if not isinstance(value, bool):
+            return
+        case ast.Name():
+            return
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            _check(left)
+            _check(right)
+        case _:
+            raise ValueError(f"{ast.unparse(tree)!r} is not a size: use whole numbers, names, + - * //")
+
+
+def _evaluate(tree: ast.expr, point: Point) -> int:
+    match tree:
+        case ast.Constant(value=int(value)):
+            return value
+        case ast.Name(id=name):
+            return point[name]
+        case ast.BinOp(left=left, op=op, right=right):
+            return _OPERATORS[type(op)](_evaluate(left, point), _evaluate(right, point))
+    raise AssertionError(ast.dump(tree))
+
+
+@dataclass(frozen=True)
+class Dim:
+    """A varying dim. `declared` tells whether the user gave the bounds, or Fairway chose them."""
+
+    name: str
+    low: int
+    high: int
+    multiple: int = 1
+    declared: bool = True
+
+    def __post_init__(self) -> None:
+        asked = f"{self.low}..{self.high}" + (f" in multiples of {self.multiple}" if self.multiple != 1 else "")
+        if self.low < 0 or self.multiple < 1:
+            raise complain("FW004", f"dim {self.name}: {asked[:LONGEST]}; a bound is at least 0, a multiple at least 1")
+        if max(self.high, self.multiple) > LARGEST:
+            raise complain("FW017", f"dim {self.name}: {asked[:LONGEST]}; a bound is at most 2^40")
+        if not self.sizes:
+            raise complain("FW004", f"dim {self.name}: {asked} holds no size")
+
+    @property
+    def sizes(self) -> range:
+        first = -(-self.low // self.multiple) * self.multiple
+        return range(first, self.high + 1, self.multiple)
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.low}..{self.high}" + (f" %{self.multiple}" if self.multiple > 1 else "")
+
+
+@dataclass(frozen=True)
+class Domain:
+    """All varying dims of a subject. A point is legal when each size lies in its dim's range."""
+
+    dims: tuple[Dim, ...]
+
+    def __iter__(self) -> Iterator[Dim]:
+        return iter(self.dims)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(d.name for d in self.dims)
+
+    def __getitem__(self, name: str) -> Dim:
+        return next(d for d in self.dims if d.name == name)
+
+    def holds(self, point: Point) -> bool:
+        return all(d.name in point and point[d.name] in d.sizes for d in self.dims)
+
+    @property
+    def declared(self) -> bool:
+        return all(d.declared for d in self.dims)
+
+    def as_dict(self) -> dict[str, dict[str, int | bool]]:
+        return {
+            d.name: {"low": d.low, "high": d.high, "multiple": d.multiple, "declared": d.declared} for d in self.dims
+        }
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.dims)) or "one fixed shape"
+
+
+def build_domain(
+    names: Iterable[str],
+    bounds: Mapping[str, tuple[int, int]],
+    multiples: Mapping[str, int],
+    sizes_seen: Mapping[str, int] | None = None,
+) -> Domain:
+    """The domain over `names`; bounds for other names are refused. Example sizes widen undeclared bounds."""
+    names = tuple(dict.fromkeys(names))
+    for name in (*bounds, *multiples):
+        if name not in names:
+            known = ", ".join(names) or "none"
+            raise complain("FW005", f"{name!r} is not a dim of any input; the dims are: {known}")
+    dims = []
+    for name in names:
+        multiple = multiples.get(name, 1)
+        if name in bounds:
+            low, high = _pair(name, bounds[name])
+        else:
+            low, high = multiple, max(UNDECLARED_HIGH, 4 * multiple, 2 * (sizes_seen or {}).get(name, 0))
+        dims.append(Dim(name, low, high, multiple, declared=name in bounds))
+    return Domain(tuple(dims))
+
+
+def _pair(name: str, bounds: object) -> tuple[int, int]:
+    match bounds:
+        case (int(low), int(high)):
+            return low, high
+    raise complain("FW004", f"dim {name}: the bounds are {bounds!r}", todo=("Give two whole numbers: (low, high).",))
+
+
+def show(point: Point) -> str:
+    return ", ".join(f"{k}={v}" for k, v in point.items()) or "the fixed shape"

@@ -1,0 +1,197 @@
+"""Which values each input is drawn from, and how they are known: declared, learned from PyTorch, or from an example."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from fairway.model.dims import Point
+from fairway.model.spec import TensorSpec, Values
+from fairway.model.values import (
+    FAR,
+    HALF_LOG_DECADES,
+    LOG_DECADES,
+    UNDECLARED_BELOW,
+    Flavour,
+    make_tensor,
+    resemble,
+)
+
+NOT_DECLARED = "not declared"
+
+
+@dataclass(frozen=True)
+class ValueRange:
+    """The values that one input is drawn from."""
+
+    values: Values = field(default_factory=Values)
+    """The limits that are kept: those declared, or those learned."""
+    source: str = NOT_DECLARED
+    usual: tuple[int, int] | None = None
+    """Ends of ordinary whole numbers, if the legal ones go further."""
+    binary: bool = False
+    """Zeros and ones, at least one of each in a row: a mask whose meaning is not known."""
+    nonnegative: bool = False
+    like_example: bool = False
+    """Ordinary values resemble the example."""
+    confined: bool = False
+    """No value outside the example's own range: PyTorch refuses others."""
+    nonfinite: bool = False
+    """NaN and infinity too: the model looks for them."""
+
+    @property
+    def declared(self) -> bool:
+        return self.source == "declared"
+
+
+def first_range(spec: TensorSpec, example: torch.Tensor | None = None) -> ValueRange:
+    """Return what the spec line or the example says about an input's values, before PyTorch is run."""
+    if spec.values != Values():
+        return ValueRange(spec.values, "declared")
+    if spec.dtype == "bool" or (example is not None and _is_mask(spec.name, example)):
+        return ValueRange(binary=example is not None and _is_mask(spec.name, example))
+    whole = "int" in spec.dtype
+    if example is None:
+        return ValueRange(usual=(0, UNDECLARED_BELOW - 1) if whole else None)
+    if whole:
+        low, high = (int(example.min()), int(example.max())) if example.numel() else (0, 0)
+        return ValueRange(usual=(min(low, 0), max(high, UNDECLARED_BELOW - 1)))
+    if example.dtype.is_complex or _is_constant(example):
+        return ValueRange()
+    return ValueRange(nonnegative=float(example.min()) >= 0, like_example=True)
+
+
+def _is_constant(example: torch.Tensor) -> bool:
+    """Whether every element is the same: a placeholder that says nothing about legal values."""
+    return example.numel() == 0 or bool((example == example.reshape(-1)[0]).all())
+
+
+def _is_mask(name: str, example: torch.Tensor) -> bool:
+    """Whether an example of numbers is a mask: zeros and ones with a telling name, or both of them in rows."""
+    if example.dtype.is_complex or example.dim() == 0 or example.numel() == 0:
+        return False
+    if not bool(((example == 0) | (example == 1)).all()):
+        return False
+    return "mask" in name.lower() or (not _is_constant(example) and example.dim() > 1)
+
+
+def draw_input(
+    spec: TensorSpec,
+    legal: ValueRange,
+    example: torch.Tensor | None,
+    point: Point,
+    generator: torch.Generator,
+    flavour: Flavour,
+) -> torch.Tensor:
+    """Return one input at a point, reproducible from the generator's state."""
+    if legal.binary:
+        return _draw_binary(spec, example, point, generator, flavour)
+    if example is not None and (legal.confined or (legal.like_example and flavour in ("normal", "least", "most"))):
+        within: Flavour = flavour if flavour in ("least", "most", "mixed") else "normal"
+        return resemble(example, spec.sizes(point), generator, within)
+    made = make_tensor(replace(spec, values=legal.values), point, generator, flavour, legal.usual)
+    return made.abs() if legal.nonnegative else made
+
+
+def _draw_binary(
+    spec: TensorSpec, example: torch.Tensor | None, point: Point, generator: torch.Generator, flavour: Flavour
+) -> torch.Tensor:
+    """Return rows of zeros and ones. They are padded on either side or have holes; `least` and `zeros` are all as the
+    example's first element, and no row is all the other value, which may be illegal."""
+    shape = spec.sizes(point)
+    length = shape[-1] if shape else 1
+    usual = bool(example.reshape(-1)[0]) if example is not None and example.numel() else True
+    rows = shape[:-1]
+    if flavour in ("least", "zeros") or length < 2:
+        return torch.full(shape, usual).to(getattr(torch, spec.dtype))
+    count = torch.randint(1, length + 1, (*rows, 1), generator=generator)
+    if flavour == "most":
+        count = torch.ones_like(count)
+    place = torch.arange(length)
+    shape_kind = int(torch.randint(0, 3, (), generator=generator))
+    if shape_kind == 0:
+        keep = place < count
+    elif shape_kind == 1:
+        keep = place >= length - count
+    else:
+        keep = torch.rand(shape, generator=generator) < 0.6
+        first = torch.randint(0, length, (*rows, 1), generator=generator)
+        keep = keep | (place == first)
+    return (keep if usual else ~keep).to(getattr(torch, spec.dtype))
+
+
+def draw_inputs(
+    specs: Sequence[TensorSpec],
+    ranges: Sequence[ValueRange],
+    examples: Sequence[torch.Tensor | None],
+    point: Point,
+    seed: int,
+    flavour: Flavour,
+) -> list[torch.Tensor]:
+    """Return all inputs at a point. In the flavour `equal` rows, and inputs of one shape and dtype, are the same;
+    for odd seeds only some rows of such inputs are."""
+    generator = torch.Generator().manual_seed(seed)
+    first: Flavour = "normal" if flavour == "equal" else flavour
+    made = [
+        draw_input(spec, legal, example, point, generator, first)
+        for spec, legal, example in zip(specs, ranges, examples, strict=True)
+    ]
+    if flavour != "equal":
+        return made
+    return _equalize(made, ranges) if seed % 2 == 0 else _equalize_rows(made, ranges, generator)
+
+
+def _equalize_rows(
+    tensors: Sequence[torch.Tensor], ranges: Sequence[ValueRange], generator: torch.Generator
+) -> list[torch.Tensor]:
+    """Return the tensors with some rows of each equal to those of an earlier one of the same kind."""
+    known: dict[object, torch.Tensor] = {}
+    made = []
+    for tensor, legal in zip(tensors, ranges, strict=True):
+        first = known.setdefault((tuple(tensor.shape), tensor.dtype, legal.values), tensor)
+        rows = torch.rand((len(tensor),) if tensor.dim() else (), generator=generator) < 0.5
+        made.append(torch.where(rows.reshape(-1, *[1] * (tensor.dim() - 1)) if tensor.dim() else rows, first, tensor))
+    return made
+
+
+def _equalize(tensors: Sequence[torch.Tensor], ranges: Sequence[ValueRange]) -> list[torch.Tensor]:
+    known: dict[object, torch.Tensor] = {}
+    made = []
+    for tensor, legal in zip(tensors, ranges, strict=True):
+        rows = tensor[:1].expand_as(tensor).clone() if tensor.dim() > 1 and len(tensor) else tensor
+        made.append(known.setdefault((tuple(rows.shape), rows.dtype, legal.values), rows).clone())
+    return made
+
+
+def describe_range(spec: TensorSpec, legal: ValueRange) -> str:
+    """Say in words what an input was drawn from."""
+    if legal.declared:
+        return f"{str(spec.values).strip()}, declared"
+    if legal.binary or spec.dtype == "bool":
+        return "0 or 1, not declared"
+    if legal.values.lengths is not None:
+        return f"1..{legal.values.lengths}, {legal.source}"
+    if "int" in spec.dtype:
+        low, high = legal_ends(spec, legal)
+        return f"{low:.0f}..{high:.0f}, {legal.source}"
+    if legal.confined:
+        return f"within the example's values, {legal.source}"
+    decades = HALF_LOG_DECADES if spec.dtype == "float16" else LOG_DECADES
+    sign = "0.." if legal.nonnegative else "±"
+    more = ", NaN and infinity, which forward looks for" if legal.nonfinite else ""
+    return f"{sign}{FAR:g} and magnitudes 1e-{LOG_DECADES}..1e{decades}, {legal.source}{more}"
+
+
+def legal_ends(spec: TensorSpec, legal: ValueRange) -> tuple[float, float]:
+    """Return the smallest and the largest value that an input is drawn from, if its values are not declared."""
+    values = legal.values
+    if "int" in spec.dtype:
+        usual = legal.usual or (0, UNDECLARED_BELOW - 1)
+        low = usual[0] if values.low is None else values.low
+        high = values.below - 1 if values.below is not None else usual[1] if values.high is None else values.high
+        return low, high
+    decades = HALF_LOG_DECADES if spec.dtype == "float16" else LOG_DECADES
+    most = 1.5 * 10.0**decades
+    return (0.0 if legal.nonnegative else -most), most

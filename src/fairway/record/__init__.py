@@ -1,0 +1,1 @@
+"""The record of a file: its schema, reading, writing, delivery, progress, and pages made from it."""

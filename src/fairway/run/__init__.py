@@ -1,5 +1,0 @@
-"""Inference over recordings of any length: windows, stitching, carried state, output written as it goes."""
-
-from fairway.run.whole import run
-
-__all__ = ["run"]

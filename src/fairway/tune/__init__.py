@@ -1,0 +1,1 @@
+"""Make a right file smaller or faster: quantization, sensitivity, optimization and benchmarks."""

@@ -1,1 +1,0 @@
-"""Large models: weights that stay in their files, and blocks that are captured once."""

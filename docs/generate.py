@@ -20,7 +20,7 @@ from fairway.cli.app import app
 from fairway.convert.remedies.catalogue import BUILT_IN as CATALOGUE
 from fairway.convert.remedies.contract import Remedy
 from fairway.diagnostics.codes import CODES, Code, exit_status
-from fairway.diagnostics.knowledge.entry import Entry, shipped
+from fairway.diagnostics.knowledge.entry import KnownBug, shipped
 
 REFERENCE = Path(__file__).with_name("reference")
 
@@ -171,7 +171,7 @@ def knowledge() -> Iterator[str]:
     yield ""
 
 
-def _bug(entry: Entry) -> str:
+def _bug(entry: KnownBug) -> str:
     issue = f"{entry.link}, {entry.status} on {entry.date}" if entry.link else "no known upstream issue"
     fixed = entry.fixed.replace("by ", "gone in ") if entry.fixed.startswith("by ") else f"fixed in {entry.fixed}"
     versions = entry.affected + (f"; {fixed}" if entry.fixed else "")

@@ -15,7 +15,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from fairway.diagnostics.errors import UserError
-from fairway.model.weight_storage import Stored
+from fairway.model.weight_storage import WeightStorage
 from fairway.record.delivery import check_target, deliver, workshop
 from fairway.workers.staging import Janitor
 
@@ -63,7 +63,7 @@ def names(folder: Path) -> list[str]:
 
 def test_the_file_carries_its_record_inside_and_beside_it(tmp_path: Path, janitor: Janitor) -> None:
     with workshop(tmp_path / "out.onnx", janitor) as folder:
-        record = deliver(folder, write_candidate(folder), tmp_path / "out.onnx", RECORD, Stored())
+        record = deliver(folder, write_candidate(folder), tmp_path / "out.onnx", RECORD, WeightStorage())
     assert names(tmp_path) == ["out.fairway.json", "out.onnx"]
     inside = {p.key: p.value for p in onnx.load(tmp_path / "out.onnx").metadata_props}
     assert json.loads(inside["fairway"])["verdict"] == "verified"
@@ -72,7 +72,9 @@ def test_the_file_carries_its_record_inside_and_beside_it(tmp_path: Path, janito
 
 def test_weights_in_a_file_of_their_own_are_delivered_under_the_targets_name(tmp_path: Path, janitor: Janitor) -> None:
     with workshop(tmp_path / "out.onnx", janitor) as folder:
-        record = deliver(folder, write_candidate(folder, external=True), tmp_path / "out.onnx", RECORD, Stored("copy"))
+        record = deliver(
+            folder, write_candidate(folder, external=True), tmp_path / "out.onnx", RECORD, WeightStorage("copy")
+        )
     assert names(tmp_path) == ["out.fairway.json", "out.onnx", "out.onnx.data"]
     assert record["file"]["data"]["name"] == "out.onnx.data"
     assert onnx.load(tmp_path / "out.onnx").graph.initializer[0].raw_data == b"\1\2\3\4" * 4
@@ -119,7 +121,7 @@ def test_a_full_disk_loses_nothing_and_leaves_nothing_behind(full_disk: Path, ex
         candidate = write_candidate(folder, 16_000, external)
         # Weights that lie in a checkpoint are streamed; those that were written beside a candidate would only be moved.
         links = {"candidate.onnx.data": str(folder / "candidate.onnx.data")} if external else {}
-        stored = Stored("copy" if external else "embed", links)
+        stored = WeightStorage("copy" if external else "embed", links)
         seen = complaint(lambda: deliver(folder, candidate, target, RECORD, stored))
     assert seen == ("FW009", f"{target}: No space left on device")
     assert names(full_disk) == ["out.onnx"]

@@ -12,7 +12,7 @@ import fairway
 from fairway.diagnostics.errors import UserError
 from fairway.judge.file_subject import file_subject
 from fairway.judge.runtimes.eager import run_eager
-from fairway.model.onnx_file import Value, open_header
+from fairway.model.onnx_file import OnnxValue, open_header
 from fairway.model.recipe import Overrides
 from fairway.record.files import record_path
 from fairway.record.reader import read_record
@@ -71,5 +71,5 @@ def test_an_input_of_unknown_shape_must_be_declared(tmp_path: Path) -> None:
 
     header = open_header(perceptron(tmp_path / "a.onnx"))
     with pytest.raises(UserError) as caught:
-        file_subject(replace(header, inputs=(Value("x", "float32", None),)), None, Overrides())
+        file_subject(replace(header, inputs=(OnnxValue("x", "float32", None),)), None, Overrides())
     assert caught.value.finding.code == "FW010"

@@ -118,8 +118,8 @@ def record(folder: Path) -> Target:
     import json
 
     from fairway.diagnostics.errors import complain
-    from fairway.record.reader import compare_with_record, parse_short
     from fairway.record.files import hash_file
+    from fairway.record.reader import compare_with_record, parse_short
 
     model, beside = folder / "m.onnx", folder / "m.fairway.json"
     model.write_bytes(b"model")

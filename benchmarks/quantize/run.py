@@ -22,7 +22,7 @@ from fairway.diagnostics.errors import UserError
 from fairway.model.cpu import choose_arithmetic, this_cpu
 from fairway.model.recipe import Overrides, load_subject
 from fairway.record.files import versions
-from fairway.tune.quantize.accuracy import Judge
+from fairway.tune.quantize.accuracy import AccuracyJudge
 from fairway.tune.quantize.calibration import calibrate
 from fairway.tune.quantize.prepare import prepare
 from fairway.tune.quantize.sample_split import open_samples
@@ -57,7 +57,7 @@ def one_model(name: str, address: str, folder: Path) -> list[dict]:
     samples = open_samples(subject, None, SAMPLES)
     ranges = calibrate(prepared, samples.calibrating(), "minmax", folder)
     making = Making(prepared, choose_arithmetic(this_cpu()), ranges, True, folder)
-    judge = Judge(source, samples.held_back, samples.typical, "sqnr", None, SECONDS, folder)
+    judge = AccuracyJudge(source, samples.held_back, samples.typical, "sqnr", None, SECONDS, folder)
     rows = [{"model": name, "scheme": "fp32", "bytes": judge.size, "units": len(prepared.units)}]
     for scheme in SCHEMES:
         try:

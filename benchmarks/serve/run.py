@@ -62,8 +62,8 @@ def request(name: str, path: Path, sizes: dict[str, int], binary: bool) -> tuple
     from fairway.deploy.serve.tensors import DATATYPES
     from fairway.model.canary import draw
     from fairway.model.onnx_file import open_header
-    from fairway.record.reader import read_record
     from fairway.record.files import record_path
+    from fairway.record.reader import read_record
 
     signature = read_signature(open_header(path), read_record(record_path(path)), False)
     feeds = draw(signature.inputs, sizes)

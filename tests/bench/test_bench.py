@@ -20,17 +20,17 @@ from fairway.diagnostics.errors import UserError
 from fairway.judge.file_subject import file_subject
 from fairway.model.onnx_file import open_header
 from fairway.model.recipe import Overrides
-from fairway.record.reader import Proven, Stored
+from fairway.record.reader import Proven, StoredRecord
 from fairway.tune.bench import bench as module
 from fairway.tune.bench.arm import Apart, Failed
-from fairway.tune.bench.bench import Wanted, bench
+from fairway.tune.bench.bench import BenchRequest, bench
 from fairway.tune.bench.points import write_points
 from fairway.tune.bench.timing_chart import draw
 from fairway.workers.attempt import Limits
 from fairway.workers.staging import Janitor
 
 Make = Callable[..., Path]
-QUICK = Wanted(levels=("all",), threads=(1,), seconds=0.05, at=("batch=2",))
+QUICK = BenchRequest(levels=("all",), threads=(1,), seconds=0.05, at=("batch=2",))
 
 RECIPE = """
 import torch, fairway
@@ -147,7 +147,7 @@ def test_an_arm_that_crashes_hangs_or_raises_is_a_row_and_the_others_are_timed(
             super().__init__(name, job, limits, janitor)
 
     monkeypatch.setattr(module, "Apart", Mixed)
-    wanted = Wanted(("all",), (1,), ("batch=2", "batch=3"), 0.05, Limits(2.0))
+    wanted = BenchRequest(("all",), (1,), ("batch=2", "batch=3"), 0.05, Limits(2.0))
     found = bench([make("good.onnx"), make("bad.onnx")], wanted=wanted)
     bad = "bad.onnx, ONNX Runtime all, 1 thread"
     for at in found.points:
@@ -202,7 +202,7 @@ def test_what_the_record_says_stands_in_the_first_line(
 ) -> None:
     proven = Proven(verdict, None, (), {}, "0" * 64, "quick", 3, {})
     finding = Finding("FW116", "other bytes") if changed else None
-    monkeypatch.setattr(module, "compare_with_record", lambda path: (Stored(proven, {}, {}), finding))
+    monkeypatch.setattr(module, "compare_with_record", lambda path: (StoredRecord(proven, {}, {}), finding))
     lines = list(show(bench([make()], wanted=QUICK)))
     assert lines[0].split("net.onnx  ")[1] == said
 
@@ -231,15 +231,15 @@ def test_where_no_arm_runs_the_command_says_so_and_fails(make: Make, capsys: pyt
 @pytest.mark.parametrize(
     ("asked", "code"),
     [
-        (Wanted(at=("batch=999",)), "FW023"),
-        (Wanted(at=("time=3",)), "FW005"),
-        (Wanted(at=("batch=x",)), "FW006"),
-        (Wanted(levels=("fast",)), "FW006"),
-        (Wanted(threads=(0,)), "FW006"),
-        (Wanted(seconds=0), "FW006"),
+        (BenchRequest(at=("batch=999",)), "FW023"),
+        (BenchRequest(at=("time=3",)), "FW005"),
+        (BenchRequest(at=("batch=x",)), "FW006"),
+        (BenchRequest(levels=("fast",)), "FW006"),
+        (BenchRequest(threads=(0,)), "FW006"),
+        (BenchRequest(seconds=0), "FW006"),
     ],
 )
-def test_what_cannot_be_benched_is_refused_before_anything_runs(make: Make, asked: Wanted, code: str) -> None:
+def test_what_cannot_be_benched_is_refused_before_anything_runs(make: Make, asked: BenchRequest, code: str) -> None:
     with pytest.raises(UserError) as caught:
         bench([make()], wanted=asked)
     assert caught.value.finding.code == code

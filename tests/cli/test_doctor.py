@@ -10,16 +10,16 @@ import pytest
 from fairway.debug.doctor import examine
 from fairway.debug.doctor import machine as machine_module
 from fairway.debug.doctor.machine import Machine
-from fairway.debug.doctor.probe_steps import DYNAMO, ORT, TORCHSCRIPT, Step
+from fairway.debug.doctor.probe_steps import DYNAMO, ORT, TORCHSCRIPT, ProbeStep
 
 from .command_line import Fairway
 
 STEPS = [
-    Step("constant", DYNAMO, DYNAMO),
-    Step("constant", ORT, DYNAMO),
-    Step("constant", TORCHSCRIPT, TORCHSCRIPT, "RuntimeError: value has the wrong type"),
-    Step("linear", DYNAMO, DYNAMO),
-    Step("linear", TORCHSCRIPT, TORCHSCRIPT),
+    ProbeStep("constant", DYNAMO, DYNAMO),
+    ProbeStep("constant", ORT, DYNAMO),
+    ProbeStep("constant", TORCHSCRIPT, TORCHSCRIPT, "RuntimeError: value has the wrong type"),
+    ProbeStep("linear", DYNAMO, DYNAMO),
+    ProbeStep("linear", TORCHSCRIPT, TORCHSCRIPT),
 ]
 
 

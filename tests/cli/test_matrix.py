@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fairway.debug.versions import environments
-from fairway.debug.versions.environments import NotMade, Wanted
+from fairway.debug.versions.environments import EnvironmentSpec, NotMade
 
 from .command_line import Fairway
 
@@ -40,7 +40,7 @@ def no_uv(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Environments without uv: version 9 of anything cannot be had."""
 
     def make(cache: Path) -> Any:
-        def maker(wanted: Wanted) -> Path:
+        def maker(wanted: EnvironmentSpec) -> Path:
             if "9" in dict(wanted.pins).values():
                 raise NotMade("uv pip: there is no 9")
             return python

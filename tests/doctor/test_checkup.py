@@ -15,10 +15,10 @@ import torch
 
 from fairway.convert.export import make_settings, warm_up
 from fairway.debug.doctor import checkup, examine
-from fairway.debug.doctor.checkup import Asked, check_up
+from fairway.debug.doctor.checkup import RecipeToTry, check_up
 from fairway.debug.doctor.examine import compare
 from fairway.debug.doctor.machine import Machine
-from fairway.debug.doctor.probe_steps import DYNAMO, PYTORCH, TORCHSCRIPT, Step
+from fairway.debug.doctor.probe_steps import DYNAMO, PYTORCH, TORCHSCRIPT, ProbeStep
 from fairway.debug.doctor.probes import EXAMPLE, OTHER, PROBES, Line, Probe
 from fairway.model.recipe import Overrides
 from fairway.workers.attempt import Limits, Workers
@@ -66,10 +66,10 @@ def visit(tmp_path: Path) -> Callable[..., checkup.Checkup]:
     (tmp_path / "recipe.py").write_text(RECIPES)
 
     def check(name: str = "", *routes: str, probes: tuple[str, ...] = TWO) -> checkup.Checkup:
-        def asked() -> Asked:
+        def asked() -> RecipeToTry:
             settings = make_settings("quick", routes, None, not routes, 120, 0)
             spelt = " ".join(f"--route {r}" for r in routes)
-            return Asked(f"{tmp_path}/recipe.py:{name}", Overrides(), settings, spelt)
+            return RecipeToTry(f"{tmp_path}/recipe.py:{name}", Overrides(), settings, spelt)
 
         return check_up(FINE, probes, asked if name else None, lambda event: None)
 
@@ -79,7 +79,7 @@ def visit(tmp_path: Path) -> Callable[..., checkup.Checkup]:
 @pytest.fixture
 def healthy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The probes are not walked again where the recipe alone is the question."""
-    fine = [Step("linear", DYNAMO, DYNAMO), Step("linear", TORCHSCRIPT, TORCHSCRIPT)]
+    fine = [ProbeStep("linear", DYNAMO, DYNAMO), ProbeStep("linear", TORCHSCRIPT, TORCHSCRIPT)]
     monkeypatch.setattr(examine, "examine", lambda *anything: fine)
 
 

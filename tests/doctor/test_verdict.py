@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 
-from fairway.debug.doctor.probe_steps import CAPTURE, DYNAMO, ORT, TORCHSCRIPT, Step
-from fairway.debug.doctor.verdict import Tried, conclude, findings_of, whole_ways
+from fairway.debug.doctor.probe_steps import CAPTURE, DYNAMO, ORT, TORCHSCRIPT, ProbeStep
+from fairway.debug.doctor.verdict import RecipeOutcome, conclude, findings_of, whole_ways
 from fairway.diagnostics import Finding
 
 SEED = "RuntimeError: required keyword attribute 'value' has the wrong type"
 
 HEALTHY = [
-    Step("constant", CAPTURE, DYNAMO),
-    Step("constant", DYNAMO, DYNAMO),
-    Step("constant", ORT, DYNAMO),
-    Step("constant", TORCHSCRIPT, TORCHSCRIPT),
-    Step("linear", TORCHSCRIPT, TORCHSCRIPT),
+    ProbeStep("constant", CAPTURE, DYNAMO),
+    ProbeStep("constant", DYNAMO, DYNAMO),
+    ProbeStep("constant", ORT, DYNAMO),
+    ProbeStep("constant", TORCHSCRIPT, TORCHSCRIPT),
+    ProbeStep("linear", TORCHSCRIPT, TORCHSCRIPT),
 ]
-NO_TORCHSCRIPT = [*HEALTHY[:3], Step("constant", TORCHSCRIPT, TORCHSCRIPT, SEED), HEALTHY[4]]
-NO_EXPORTER = [Step("constant", DYNAMO, DYNAMO, SEED), NO_TORCHSCRIPT[3]]
-NO_RUNTIME = [*HEALTHY[:2], Step("constant", ORT, DYNAMO, "RuntimeError: no kernel")]
+NO_TORCHSCRIPT = [*HEALTHY[:3], ProbeStep("constant", TORCHSCRIPT, TORCHSCRIPT, SEED), HEALTHY[4]]
+NO_EXPORTER = [ProbeStep("constant", DYNAMO, DYNAMO, SEED), NO_TORCHSCRIPT[3]]
+NO_RUNTIME = [*HEALTHY[:2], ProbeStep("constant", ORT, DYNAMO, "RuntimeError: no kernel")]
 
 
 def record(verdict: str, *routes: str, code: str = "FW301") -> dict[str, Any]:
@@ -33,7 +33,7 @@ def record(verdict: str, *routes: str, code: str = "FW301") -> dict[str, Any]:
     }
 
 
-def say(steps: list[Step], tried: Tried | None = None, *others: Finding) -> tuple[str, str]:
+def say(steps: list[ProbeStep], tried: RecipeOutcome | None = None, *others: Finding) -> tuple[str, str]:
     diagnosis = conclude(steps, [*others, *findings_of(steps)], tried)
     return diagnosis.blame, diagnosis.sentence
 
@@ -68,24 +68,24 @@ def test_without_a_runtime_no_way_is_whole() -> None:
 
 
 def test_a_recipe_that_fails_on_every_broken_exporter_is_not_to_blame() -> None:
-    blame, sentence = say(NO_EXPORTER, Tried("", record("failed", "export-dynamic", "trace")))
+    blame, sentence = say(NO_EXPORTER, RecipeOutcome("", record("failed", "export-dynamic", "trace")))
     assert blame == "machine"
     assert sentence.startswith("Your machine, not your model: dynamo fails for 1 of 1 models that are known to export")
 
 
 def test_a_recipe_that_fails_where_the_machine_is_whole_is_to_blame_itself() -> None:
-    blame, sentence = say(NO_TORCHSCRIPT, Tried("", record("failed", "export-dynamic", "trace", code="FW303")))
+    blame, sentence = say(NO_TORCHSCRIPT, RecipeOutcome("", record("failed", "export-dynamic", "trace", code="FW303")))
     assert blame == "model"
     assert sentence.startswith("Your model: what fails here is not what is broken on this machine, and the recipe")
     assert "(FW303, the model makes a decision on a tensor's value); besides, TorchScript fails" in sentence
 
 
 def test_a_model_that_never_reached_an_exporter_is_to_blame_itself() -> None:
-    assert say(NO_EXPORTER, Tried("", record("failed", code="FW201")))[0] == "model"
+    assert say(NO_EXPORTER, RecipeOutcome("", record("failed", code="FW201")))[0] == "model"
 
 
 def test_a_bad_model_on_a_healthy_machine() -> None:
-    assert say(HEALTHY, Tried("", record("failed", code="FW203"))) == (
+    assert say(HEALTHY, RecipeOutcome("", record("failed", code="FW203"))) == (
         "model",
         "Your model: this machine exports models that are known to export, and the recipe comes out failed "
         "(FW203, forward is random).",
@@ -93,7 +93,7 @@ def test_a_bad_model_on_a_healthy_machine() -> None:
 
 
 def test_settings_are_to_blame_where_the_defaults_do() -> None:
-    tried = Tried("--route trace", record("wrong", "trace"), record("verified", "export-dynamic"))
+    tried = RecipeOutcome("--route trace", record("wrong", "trace"), record("verified", "export-dynamic"))
     assert say(HEALTHY, tried) == (
         "settings",
         "Your settings: the recipe is verified without --route trace (export-dynamic) and wrong with it.",
@@ -101,22 +101,22 @@ def test_settings_are_to_blame_where_the_defaults_do() -> None:
 
 
 def test_a_route_asked_for_that_the_machine_breaks_is_the_machines() -> None:
-    tried = Tried("--route trace", record("failed", "trace"), record("verified", "export-dynamic"))
+    tried = RecipeOutcome("--route trace", record("failed", "trace"), record("verified", "export-dynamic"))
     blame, sentence = say(NO_TORCHSCRIPT, tried)
     assert blame == "machine"
     assert sentence.endswith("the recipe is verified without --route trace (export-dynamic) and failed with it.")
 
 
 def test_a_recipe_that_is_verified_on_a_machine_that_is_broken_elsewhere() -> None:
-    blame, sentence = say(NO_TORCHSCRIPT, Tried("", record("verified", "export-dynamic")))
+    blame, sentence = say(NO_TORCHSCRIPT, RecipeOutcome("", record("verified", "export-dynamic")))
     assert blame == "machine"
     assert sentence.endswith("the recipe is verified (export-dynamic) all the same.")
-    assert say(HEALTHY, Tried("", record("verified", "trace")))[0] == "nothing"
+    assert say(HEALTHY, RecipeOutcome("", record("verified", "trace")))[0] == "nothing"
 
 
 @pytest.mark.parametrize(("code", "blame"), [("FW501", "settings"), ("FW502", "machine"), ("FW301", "model")])
 def test_limits_are_not_the_models(code: str, blame: str) -> None:
-    assert say(HEALTHY, Tried("", record("failed", "export-dynamic", code=code)))[0] == blame
+    assert say(HEALTHY, RecipeOutcome("", record("failed", "export-dynamic", code=code)))[0] == blame
 
 
 def test_what_cannot_be_imported_comes_before_everything_else() -> None:
@@ -128,7 +128,7 @@ def test_what_cannot_be_imported_comes_before_everything_else() -> None:
 
 
 def test_a_recipe_that_cannot_be_loaded_and_a_clash_of_versions() -> None:
-    assert say(HEALTHY, Tried("", None, finding=Finding("FW101", "r.py does not exist"))) == (
+    assert say(HEALTHY, RecipeOutcome("", None, finding=Finding("FW101", "r.py does not exist"))) == (
         "recipe",
         "Your recipe: it cannot be loaded (FW101, the recipe is not there: r.py does not exist).",
     )

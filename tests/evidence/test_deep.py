@@ -13,7 +13,7 @@ from fairway.judge import samples as sampling
 from fairway.judge.deep import explore
 from fairway.judge.judge import Judge
 from fairway.judge.runtimes.eager import to_array
-from fairway.judge.sample_result import Trial
+from fairway.judge.sample_result import SampleResult
 from fairway.model.sample import Sample, sample
 from fairway.model.subject import build_subject
 
@@ -67,12 +67,12 @@ class Learning(Judge):
         super().__init__(*given)
         self.asked: set[int] = set()
 
-    def ratio(self, trial: Trial) -> float:
+    def ratio(self, trial: SampleResult) -> float:
         again = id(trial) in self.asked
         self.asked.add(id(trial))
         return super().ratio(trial) if again else 2.0
 
-    def excuse(self, trial: Trial) -> bool:
+    def excuse(self, trial: SampleResult) -> bool:
         return False
 
 

@@ -3,7 +3,7 @@
 from fairway.diagnostics.excuses import count_samples
 from fairway.judge import evidence
 from fairway.judge.gather import EXCUSED_SAMPLES, _many_excuses
-from fairway.judge.sample_result import SUMS, TIES, Trial
+from fairway.judge.sample_result import SUMS, TIES, SampleResult
 from fairway.model.sample import sample
 from fairway.record.page.comparison import brief
 from fairway.record.page.notebook import _domain
@@ -46,7 +46,7 @@ def test_the_page_the_list_and_the_notebook_count_them_apart():
 
 class _Judge:
     def __init__(self, excuses):
-        self.trials = [Trial(sample({"n": 2}, i), excused=excuse) for i, excuse in enumerate(excuses)]
+        self.trials = [SampleResult(sample({"n": 2}, i), excused=excuse) for i, excuse in enumerate(excuses)]
 
 
 def test_a_few_excused_samples_are_not_too_many():

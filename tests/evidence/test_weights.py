@@ -20,7 +20,7 @@ from fairway.diagnostics import Finding
 from fairway.judge import answers
 from fairway.judge import weight_comparison as comparing
 from fairway.judge.alterations import compare_numbers
-from fairway.judge.weight_comparison import Weights, compare_weights
+from fairway.judge.weight_comparison import ModelTensors, compare_weights
 
 
 class Words(nn.Module):
@@ -138,7 +138,7 @@ def _export(model: nn.Module, example: torch.Tensor, dynamo: bool) -> onnx.Model
 
 
 def _compare(file: onnx.ModelProto, model: nn.Module) -> list[Finding]:
-    return compare_weights(ir.from_proto(file), Weights(model))
+    return compare_weights(ir.from_proto(file), ModelTensors(model))
 
 
 @pytest.mark.parametrize("dynamo", [False, True], ids=["trace", "dynamo"])
@@ -248,8 +248,8 @@ def test_what_forward_writes_to_is_not_compared() -> None:
     model = Stateful().eval()
     file = _export(model, ROWS, False)
     file.graph.initializer.append(numpy_helper.from_array(np.zeros((16, 16), np.float32), "seen"))
-    assert [f.data["weight"] for f in compare_weights(ir.from_proto(file), Weights(model))] == ["seen"]
-    weights = Weights(model)
+    assert [f.data["weight"] for f in compare_weights(ir.from_proto(file), ModelTensors(model))] == ["seen"]
+    weights = ModelTensors(model)
     model(ROWS)
     assert compare_weights(ir.from_proto(file), weights) == []
 

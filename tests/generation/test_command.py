@@ -13,7 +13,7 @@ import pytest
 from fairway.cli import main
 from fairway.convert.generation import export_generator as export
 from fairway.convert.generation.generation_result import GenerationResult
-from fairway.convert.generation.step_comparison import Run, Step
+from fairway.convert.generation.step_comparison import ComparedStep, Run
 from fairway.convert.ladder.climb import Settings, Verdict
 from fairway.diagnostics import Finding
 
@@ -37,8 +37,8 @@ def fairway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
 
 def answer(verdict: Verdict, *findings: Finding) -> GenerationResult:
-    step = Step(0, (5, 6), (5, 6), 0.25, 1e-5, 0.125, "same")
-    other = Step(1, (7, 7), (7, 8), 1e-6, 1e-5, 0.5, "undecided")
+    step = ComparedStep(0, (5, 6), (5, 6), 0.25, 1e-5, 0.125, "same")
+    other = ComparedStep(1, (7, 7), (7, 8), 1e-6, 1e-5, 0.5, "undecided")
     run = Run("2 prompts of 1 to 4 tokens, padded on the left", (1, 4), (step, other), "by the yardstick")
     path = Path("out") if verdict == "verified" else None
     return GenerationResult(verdict, path, ("model.onnx",), {}, (run,), findings, {"verdict": verdict})

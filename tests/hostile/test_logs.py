@@ -10,7 +10,7 @@ import pytest
 
 from fairway.convert.ladder.diagnose import explain
 from fairway.diagnostics.knowledge.answer import find_answers
-from fairway.diagnostics.log import TAIL, Known, decode, find_known, read_tail
+from fairway.diagnostics.log import TAIL, LogFinding, decode, find_known, read_tail
 from fairway.diagnostics.signatures import EXPORTERS, OTHERS
 from fairway.workers.attempt import Failure
 
@@ -40,7 +40,7 @@ def test_there_is_a_log_here_for_every_signature() -> None:
 @pytest.mark.parametrize("code", LOGS)
 def test_a_known_error_is_found_in_a_traceback(code: str) -> None:
     text = f'Traceback (most recent call last):\n  File "m.py", line 3, in f\n    f()\n{LOGS[code]}\nmore\n'
-    assert find_known(text) == [Known(code, 4, LOGS[code])]
+    assert find_known(text) == [LogFinding(code, 4, LOGS[code])]
 
 
 @pytest.mark.parametrize("code", [one.code for one in EXPORTERS])

@@ -3,13 +3,13 @@
 from types import SimpleNamespace
 
 from fairway.convert.ladder.climb import Settings
-from fairway.convert.ladder.plan import Step, next_step
+from fairway.convert.ladder.plan import PlannedRung, next_step
 from fairway.convert.ladder.route import parse_route
 from fairway.diagnostics import Finding
 
 
 def _rung(name, *codes, rewrites=False, evidence=None):
-    step = Step(parse_route(name, None), rewrites)
+    step = PlannedRung(parse_route(name, None), rewrites)
     findings = [Finding(code, "seen") for code in codes]
     seen = {"findings": findings, "evidence": evidence, "verdict": "failed"}
     return SimpleNamespace(step=step, route=step.route, remedies=(), tried=(), captured=None, **seen)

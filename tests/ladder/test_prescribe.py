@@ -13,7 +13,7 @@ import torch
 
 import fairway
 from fairway.convert.ladder import prescribe as prescribing
-from fairway.convert.ladder.plan import Step
+from fairway.convert.ladder.plan import PlannedRung
 from fairway.convert.ladder.prescribe import prescribe, prove
 from fairway.convert.ladder.route import Route
 from fairway.convert.remedies.catalogue import CATALOGUE
@@ -46,7 +46,7 @@ def _subject(model: torch.nn.Module) -> Subject:
 
 
 def _prescribe(subject: Subject) -> prescribing.Prescription:
-    return prescribe(subject, Step(Route("export"), rewrites=True), (), ("y",), None)
+    return prescribe(subject, PlannedRung(Route("export"), rewrites=True), (), ("y",), None)
 
 
 def test_casts_inside_cost_neither_the_remedy_nor_the_truth(tmp_path: Path) -> None:

@@ -10,12 +10,20 @@ from pathlib import Path
 import pytest
 
 from fairway.debug.versions import environments
-from fairway.debug.versions.environments import NotMade, Uv, Wanted, cache_folder, combine, fairways_needs, find_uv
+from fairway.debug.versions.environments import (
+    EnvironmentSpec,
+    NotMade,
+    Uv,
+    cache_folder,
+    combine,
+    fairways_needs,
+    find_uv,
+)
 from fairway.diagnostics.errors import UserError
 
 from .doubles import UV, script
 
-OLD = Wanted((("torch", "2.9.1"),))
+OLD = EnvironmentSpec((("torch", "2.9.1"),))
 
 
 @pytest.fixture
@@ -44,9 +52,19 @@ def test_every_combination_in_the_order_of_the_lists() -> None:
 
 
 def test_equal_wishes_share_an_environment_and_others_do_not() -> None:
-    both = Wanted((("torch", "2.9.1"), ("onnxscript", "0.7.2")))
-    assert both.key() == Wanted(both.pins[::-1]).key()
-    assert len({OLD.key(), both.key(), Wanted(OLD.pins, ("timm",)).key(), Wanted((("torch", "2.9.0"),)).key()}) == 4
+    both = EnvironmentSpec((("torch", "2.9.1"), ("onnxscript", "0.7.2")))
+    assert both.key() == EnvironmentSpec(both.pins[::-1]).key()
+    assert (
+        len(
+            {
+                OLD.key(),
+                both.key(),
+                EnvironmentSpec(OLD.pins, ("timm",)).key(),
+                EnvironmentSpec((("torch", "2.9.0"),)).key(),
+            }
+        )
+        == 4
+    )
 
 
 def test_the_cache_is_where_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from fairway.debug.versions import inside, matrix
-from fairway.debug.versions.environments import NotMade, Wanted, fairways_version
-from fairway.debug.versions.inside import NOTHING, NOWHERE, How, Row, run_inside
+from fairway.debug.versions.environments import EnvironmentSpec, NotMade, fairways_version
+from fairway.debug.versions.inside import NOTHING, NOWHERE, Row, RunSettings, run_inside
 from fairway.debug.versions.matrix import fill, fingerprint
 from fairway.debug.versions.version_table import table
 from fairway.diagnostics.errors import UserError
 
 from .doubles import RECIPE, answering, calls, record, script
 
-QUICK = How("quick", 120, 240)
-ONE, TWO = Wanted((("torch", "2.9.1"),)), Wanted((("torch", "2.13.0"),))
+QUICK = RunSettings("quick", 120, 240)
+ONE, TWO = EnvironmentSpec((("torch", "2.9.1"),)), EnvironmentSpec((("torch", "2.13.0"),))
 
 
 @pytest.fixture
@@ -36,14 +36,14 @@ Fill = Callable[..., list[Row]]
 
 @pytest.fixture
 def filled(recipe: Path, tmp_path: Path) -> Fill:
-    def run(maker: matrix.Maker, *every: Wanted, again: bool = False, how: How = QUICK) -> list[Row]:
+    def run(maker: matrix.Maker, *every: EnvironmentSpec, again: bool = False, how: RunSettings = QUICK) -> list[Row]:
         return fill(str(recipe), every or (ONE,), maker, how, tmp_path / "kept", again, lambda event: None)
 
     return run
 
 
 def test_a_recipe_runs_in_another_python_and_one_broken_environment_does_not_stop_it(filled: Fill) -> None:
-    def maker(wanted: Wanted) -> Path:
+    def maker(wanted: EnvironmentSpec) -> Path:
         if wanted is ONE:
             raise NotMade("uv pip: no such version")
         return Path(sys.executable)
@@ -77,7 +77,7 @@ def test_fairway_alone_is_lent_to_the_environment(tmp_path: Path, monkeypatch: p
 )
 def test_a_run_without_a_record_is_a_row_with_its_last_words(tmp_path: Path, program: str, reason: str) -> None:
     python = script(tmp_path / "python", f"#!/bin/sh\n{program}\n")
-    row = run_inside(python, "r.py", How(limit=0.4 if "sleep" in program else 60), ONE)
+    row = run_inside(python, "r.py", RunSettings(limit=0.4 if "sleep" in program else 60), ONE)
     assert (row.verdict, row.reason) == (NOTHING, reason)
 
 
@@ -91,7 +91,7 @@ def test_what_does_not_stop_politely_is_killed_with_what_it_started(
 ) -> None:
     monkeypatch.setattr(inside, "_GRACE_SECONDS", 0.2)
     text = f"#!/bin/sh\ntrap '' TERM\nsleep 60 &\necho $! > '{tmp_path}/pid'\nwhile true; do sleep 0.1; done\n"
-    assert run_inside(script(tmp_path / "python", text), "r.py", How(limit=0.5), ONE).verdict == NOTHING
+    assert run_inside(script(tmp_path / "python", text), "r.py", RunSettings(limit=0.5), ONE).verdict == NOTHING
     assert gone_within(10, int((tmp_path / "pid").read_text()))
 
 
@@ -141,13 +141,13 @@ def test_a_result_is_used_again_until_the_recipe_its_neighbours_or_fairway_chang
 
 def test_a_cache_in_the_recipes_folder_is_no_part_of_the_recipe(recipe: Path) -> None:
     cache = recipe.parent / "cache"
-    before = fingerprint(str(recipe), How(), cache / "results")
+    before = fingerprint(str(recipe), RunSettings(), cache / "results")
     for made in (cache / "results" / "row.json", cache / "environments" / "a" / "torch.py"):
         made.parent.mkdir(parents=True)
         made.touch()
-    assert fingerprint(str(recipe), How(), cache / "results") == before
+    assert fingerprint(str(recipe), RunSettings(), cache / "results") == before
     (cache / "other.py").touch()
-    assert fingerprint(str(recipe), How(), cache / "results") != before
+    assert fingerprint(str(recipe), RunSettings(), cache / "results") != before
 
 
 def test_what_was_kept_is_read_back_whole_or_not_at_all(filled: Fill, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_what_was_kept_is_read_back_whole_or_not_at_all(filled: Fill, tmp_path: 
 
 
 def test_what_gave_no_result_is_not_kept(filled: Fill, tmp_path: Path) -> None:
-    def refuse(wanted: Wanted) -> Path:
+    def refuse(wanted: EnvironmentSpec) -> Path:
         raise NotMade("no network")
 
     assert filled(refuse)[0].verdict == NOWHERE

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fairway.debug.versions.environments import Wanted
-from fairway.debug.versions.inside import How
+from fairway.debug.versions.environments import EnvironmentSpec
+from fairway.debug.versions.inside import RunSettings
 from fairway.debug.versions.watch_list import Blocked, add, news, read, retest, watch_table, write
 from fairway.diagnostics.errors import UserError
 
@@ -29,7 +29,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def judged(project: Path, entries: list[Blocked], verdict: str) -> list[Blocked]:
     python = answering(project / "python", record(verdict))
-    return retest(project / "w.json", entries, [Wanted(())], lambda wanted: python, How(), lambda event: None)
+    return retest(
+        project / "w.json", entries, [EnvironmentSpec(())], lambda wanted: python, RunSettings(), lambda event: None
+    )
 
 
 def test_a_recipe_is_kept_from_the_lists_folder_and_only_once(project: Path) -> None:

@@ -19,12 +19,12 @@ from fairway.diagnostics.errors import UserError
 from fairway.model.recipe import Overrides, load_subject
 from fairway.record.reader import compare_with_record
 from fairway.tune.optimize import optimize as module
-from fairway.tune.optimize.optimize import Wanted, optimize_file
+from fairway.tune.optimize.optimize import OptimizeGoal, optimize_file
 from fairway.tune.optimize.optimize_result import Optimised
 from fairway.tune.optimize.passes import PASSES, Pass
 
 WIDE = 192
-QUICK = Wanted(at=("batch=8",), seconds=0.25, threads=1)
+QUICK = OptimizeGoal(at=("batch=8",), seconds=0.25, threads=1)
 
 RECIPE = """
 import torch, fairway
@@ -125,7 +125,7 @@ def settings(timeout: float = 60.0) -> Settings:
     return make_settings("quick", (), None, True, timeout, 0, judging=True)
 
 
-def run(source: Path, recipe: bool = True, wanted: Wanted = QUICK, timeout: float = 60.0) -> Optimised:
+def run(source: Path, recipe: bool = True, wanted: OptimizeGoal = QUICK, timeout: float = 60.0) -> Optimised:
     subject = load_subject(f"{source.parent / 'recipe.py'}:net", Overrides()) if recipe else None
     said = Overrides((), {} if recipe else {"batch": (1, 8)})
     return optimize_file(source, source.with_name("out.onnx"), subject, said, settings(timeout), wanted)
@@ -200,7 +200,7 @@ def test_a_smaller_file_counts_only_where_it_was_asked_for(source: Path, planted
     onnx.save(model, source)
     planted(lighter)
     assert run(source, recipe=False).kept == ()
-    found = run(source, recipe=False, wanted=Wanted(True, ("batch=8",), 0.25, 1))
+    found = run(source, recipe=False, wanted=OptimizeGoal(True, ("batch=8",), 0.25, 1))
     assert found.kept == ("lighter",)
     assert found.tried[0].reason == "smaller, and not slower"
     assert found.after is not None

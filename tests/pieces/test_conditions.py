@@ -5,7 +5,7 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
-from fairway.convert.pieces.arithmetic import Arithmetic, CannotRead
+from fairway.convert.pieces.arithmetic import CannotRead, SizeArithmetic
 from fairway.convert.pieces.piece import guards_by_piece
 from fairway.convert.pieces.piece_conditions import atoms, is_computable, moduli, negate, read
 from fairway.model.dims import Size
@@ -15,7 +15,7 @@ from fairway.model.spec import TensorSpec
 def compute(condition, spec, sizes):
     """The condition as ONNX Runtime answers it for an input of these sizes."""
     given = ir.Value(name="x", shape=ir.Shape([None] * len(sizes)), type=ir.TensorType(ir.DataType.FLOAT))
-    arithmetic = Arithmetic([given], [spec])
+    arithmetic = SizeArithmetic([given], [spec])
     answer = arithmetic.condition(condition)
     graph = ir.Graph([given], [answer], nodes=arithmetic.nodes, opset_imports={"": 18}, name="g")
     model = ir.serde.serialize_model(ir.Model(graph, ir_version=10)).SerializeToString()

@@ -1,6 +1,6 @@
 """Regions: few and simple conditions that give each point a piece that serves it."""
 
-from fairway.convert.pieces.separate import Served, separate
+from fairway.convert.pieces.separate import PointPieces, separate
 from fairway.convert.pieces.size_map import SizeMap
 from fairway.model.dims import Dim, Domain
 
@@ -11,7 +11,7 @@ def regions(truth, guards, domain=DOMAIN, every=1):
     """Regions for pieces whose right points are known: `truth` gives each point its pieces."""
     size_map = SizeMap(domain)
     points = [size_map.point(i) for i in range(0, size_map.count, every)]
-    served = [Served(point, frozenset(truth(**point))) for point in points]
+    served = [PointPieces(point, frozenset(truth(**point))) for point in points]
     sure = [size_map.where_all(own) for own in guards]
     found = separate(size_map, [g for own in guards for g in own], served, sure)
     _check(size_map, found, truth)
@@ -58,7 +58,7 @@ def test_two_dims_are_asked_together():
 
 def test_points_that_were_not_run_go_to_the_piece_whose_guards_hold():
     size_map = SizeMap(DOMAIN)
-    served = [Served({"batch": 2, "time": n}, frozenset({int(n > 40)})) for n in (3, 60)]
+    served = [PointPieces({"batch": 2, "time": n}, frozenset({int(n > 40)})) for n in (3, 60)]
     found = separate(size_map, ["time <= 40"], served, [size_map.where_all([c]) for c in ("time <= 40", "time > 40")])
     assert [str(region) for region in found] == ["time > 40", "otherwise"] or str(found[0]) == "time <= 40"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairway.deploy.publish import publish, pull
-from fairway.deploy.publish.bundle import Bundle, Piece, gather, read_manifest
+from fairway.deploy.publish.bundle import Bundle, BundleFile, gather, read_manifest
 from fairway.diagnostics import Finding
 from fairway.diagnostics.errors import UserError
 from fairway.record.files import hash_file, record_path
@@ -103,8 +103,8 @@ def test_the_word_unverified_changes_nothing_for_a_file_that_is_verified(tmp_pat
 
 @pytest.mark.parametrize("name", ["../net.onnx", "/etc/net.onnx", "a//b", "a/./b", "", "a\nb", "a\\b"])
 def test_a_manifest_with_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
-    good = [Piece("net.onnx", "0" * 64, 1), Piece("net.fairway.json", "0" * 64, 1)]
-    bundle = Bundle("net.onnx", "net.fairway.json", "verified", None, (*good, Piece(name, "0" * 64, 1)))
+    good = [BundleFile("net.onnx", "0" * 64, 1), BundleFile("net.fairway.json", "0" * 64, 1)]
+    bundle = Bundle("net.onnx", "net.fairway.json", "verified", None, (*good, BundleFile(name, "0" * 64, 1)))
     with pytest.raises(UserError, match="FW804"):
         read_manifest(bundle.manifest, "there")
 

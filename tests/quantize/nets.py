@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from fairway.judge.file_subject import file_subject
-from fairway.model.cpu import Arithmetic
+from fairway.model.cpu import Int8Types
 from fairway.model.onnx_file import open_header
 from fairway.model.recipe import Overrides
 from fairway.model.subject import Subject
@@ -19,7 +19,7 @@ from fairway.tune.quantize.prepare import prepare
 from fairway.tune.quantize.sample_split import Samples, open_samples
 from fairway.tune.quantize.schemes import Making
 
-VNNI = Arithmetic("uint8", "int8", False, "for tests")
+VNNI = Int8Types("uint8", "int8", False, "for tests")
 WIDTH = 48
 PLACES = 3
 """Three axes, so that no runtime makes one Gemm of a MatMul and an Add."""
@@ -140,7 +140,7 @@ def of_file(path: Path, **bounds: tuple[int, int]) -> Subject:
     return file_subject(open_header(path), None, Overrides(bounds=bounds))
 
 
-def ready(path: Path, folder: Path, arithmetic: Arithmetic = VNNI, **bounds: tuple[int, int]) -> tuple[Making, Samples]:
+def ready(path: Path, folder: Path, arithmetic: Int8Types = VNNI, **bounds: tuple[int, int]) -> tuple[Making, Samples]:
     """Prepared and calibrated."""
     folder.mkdir(exist_ok=True)
     prepared = prepare(path, folder)

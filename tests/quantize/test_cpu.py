@@ -9,7 +9,7 @@ import onnx
 import pytest
 from tests.quantize.nets import mlp, ready
 
-from fairway.model.cpu import Arithmetic, Cpu, choose_arithmetic, made_elsewhere, this_cpu
+from fairway.model.cpu import Cpu, Int8Types, choose_arithmetic, made_elsewhere, this_cpu
 from fairway.tune.quantize.schemes import make
 
 OLD = Cpu("x86_64", "an old one", ("avx2",))
@@ -47,7 +47,7 @@ def test_weights_with_a_bit_left_free_are_at_most_64(scheme: str, tmp_path: Path
     assert largest == {OLD: 64, NEW: 127}
 
 
-def quantised(cpu: Cpu, arithmetic: Arithmetic | None = None) -> dict[str, object]:
+def quantised(cpu: Cpu, arithmetic: Int8Types | None = None) -> dict[str, object]:
     chosen = arithmetic or choose_arithmetic(cpu)
     return {"quantised": {"cpu": cpu.as_dict(), "arithmetic": {"reduce_range": chosen.reduce_range}}}
 

@@ -136,7 +136,7 @@ def test_a_budget_that_nothing_meets_ships_nothing_and_tells_how_near_it_came(tm
 
 
 def test_slower_is_told_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging.Judge, "_time", lambda self, session: Ratio(0.5, 0.4, 0.6))
+    monkeypatch.setattr(judging.AccuracyJudge, "_time", lambda self, session: Ratio(0.5, 0.4, 0.6))
     result = walk(tmp_path, replace(QUICK, budget=Budget()))
     assert result.verdict == "not shipped"
     assert [f.code for f in result.findings] == ["FW708", "FW709"]

@@ -24,7 +24,7 @@ from fairway.tune.quantize.layer_trials import make_groups, plan
 from fairway.tune.quantize.prepare import Unit
 from fairway.tune.quantize.quality_budget import Budget
 from fairway.tune.quantize.quantize_file import Wishes
-from fairway.tune.quantize.trial_log import ALONE, KEPT, Trial
+from fairway.tune.quantize.trial_log import ALONE, KEPT, LayerTrial
 from fairway.tune.sensitivity import Sensitivity, sense_file
 from fairway.workers.fanout import Spreading
 
@@ -224,13 +224,13 @@ def test_groups_are_made_by_the_first_names_of_a_path() -> None:
 
 def test_the_plan_ranks_everything_before_it_looks_closer() -> None:
     groups = make_groups([Unit(f"n{i}", (f"n{i}",), "MatMul", 1) for i in range(40)], None)
-    done: dict[tuple[str, str, int], Trial] = {}
+    done: dict[tuple[str, str, int], LayerTrial] = {}
     steps = []
     for number, some, kinds in plan(4, groups, lambda: done, "sqnr"):
         steps.append((number, len(some), kinds))
         for group in some:
             for kind in kinds:
-                done[kind, group.name, number] = Trial(kind, group.name, number, None, float(group.name[1:]))
+                done[kind, group.name, number] = LayerTrial(kind, group.name, number, None, float(group.name[1:]))
     assert steps[:4] == [(0, 40, (ALONE,)), (1, 40, (ALONE,)), (0, 40, (KEPT,)), (1, 40, (KEPT,))]
     assert steps[4:] == [(2, 20, (ALONE, KEPT)), (3, 20, (ALONE, KEPT)), (2, 20, (ALONE, KEPT)), (3, 20, (ALONE, KEPT))]
     assert len(done) == 40 * 2 * 4

@@ -17,11 +17,11 @@ from fairway.debug.reduce.first_cut import aim, before, exposed
 from fairway.debug.reduce.program import Program
 from fairway.debug.reduce.program_replay import FILE, FIRST, replay
 from fairway.debug.reduce.suspect_calls import by_exceptions, by_node, places
-from fairway.debug.reduce.trial_export import Case, Seen, Signature
+from fairway.debug.reduce.trial_export import FailureSignature, Seen, TrialCase
 from fairway.model.subject import build_subject
 
-COMPARE = Seen(Signature("compare", "FW401", "numbers"))
-NAMED = Seen(Signature("export", "FW301", "ValueError"))
+COMPARE = Seen(FailureSignature("compare", "FW401", "numbers"))
+NAMED = Seen(FailureSignature("export", "FW301", "ValueError"))
 
 
 class Layer(nn.Module):
@@ -173,13 +173,13 @@ def test_a_generator_that_no_script_can_write_is_handed_on() -> None:
 
 
 def test_a_candidate_is_called_as_its_script_will_be() -> None:
-    case = Case.of(program())
+    case = TrialCase.of(program())
     assert list(inspect.signature(case.model.forward).parameters) == ["x0"]
 
 
 def test_an_operator_that_has_no_translation_is_tried_alone_first() -> None:
     fails, tried = counted("flip")
-    seen = Seen(Signature("export", "FW304", "DispatchError aten.flip"))
+    seen = Seen(FailureSignature("export", "FW304", "DispatchError aten.flip"))
     part = aim(program(), seen, lambda p: seen, fails, lambda: False)
     assert [call.name for call in part.calls] == ["torch.Tensor.flip"]
     assert tried == [1]

@@ -14,7 +14,7 @@ from fairway.debug.reduce.program import Program
 from fairway.debug.reduce.program_replay import replay
 from fairway.debug.reduce.reproducer import drawn, write_script
 from fairway.debug.reduce.shrink import at_once, closed, contiguous, held_back
-from fairway.debug.reduce.trial_export import Bench, dynamic, values_at
+from fairway.debug.reduce.trial_export import TrialRunner, dynamic, values_at
 from fairway.model.subject import build_subject
 
 
@@ -135,7 +135,7 @@ def test_an_open_size_of_one_is_not_cut_off() -> None:
     assert part.unsaid() == []
     assert part.calls[0].name.endswith("unflatten"), "what is before it has a size that can be declared"
     assert part.calls[-1].name.endswith("sin")
-    refused = Bench("dynamo", 60.0)
+    refused = TrialRunner("dynamo", 60.0)
     assert refused(whole.only(sin)).said == "an open size of one was cut off, which cannot be declared"
     assert refused.tried == 0
 

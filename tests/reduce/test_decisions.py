@@ -18,12 +18,12 @@ from fairway.debug.reduce.recorded_model import recorded
 from fairway.debug.reduce.reduce import reduce_subject
 from fairway.debug.reduce.statements import forward
 from fairway.debug.reduce.suspect_calls import places
-from fairway.debug.reduce.trial_export import Case, Signature, attempt
+from fairway.debug.reduce.trial_export import FailureSignature, TrialCase, attempt
 from fairway.judge.runtimes.eager import run_eager
 from fairway.model.subject import Subject, build_subject
 
-NUMBERS = Signature("compare", "FW401", "numbers")
-SHAPE = Signature("compare", "FW403", "shape")
+NUMBERS = FailureSignature("compare", "FW401", "numbers")
+SHAPE = FailureSignature("compare", "FW403", "shape")
 
 
 class Heads(nn.Module):
@@ -119,13 +119,13 @@ def test_the_decision_is_a_line_and_stock_dynamo_refuses_it_as_it_refuses_the_mo
     with torch.no_grad():
         (got,) = replay(program)(*tensors)
     torch.testing.assert_close(got, run_eager(subject, tensors)[0], rtol=1e-6, atol=1e-6)
-    model = Case(subject.model, (tensors,), [{}, {}])
-    seen = [attempt(case, "dynamo").signature for case in (Case.of(program), model)]
+    model = TrialCase(subject.model, (tensors,), [{}, {}])
+    seen = [attempt(case, "dynamo").signature for case in (TrialCase.of(program), model)]
     assert seen[0] == seen[1]
     assert seen[0] is not None
     unhashable = kind is PicksFromDict
     assert seen[0].code == ("FW301" if unhashable else "FW303")
-    undecided = attempt(Case.of(program.undecided()), "dynamo").signature
+    undecided = attempt(TrialCase.of(program.undecided()), "dynamo").signature
     assert undecided != seen[0], "without the decision it is another failure, or none"
 
 
@@ -134,11 +134,11 @@ def test_what_python_took_as_its_own_is_asked_for_outright_where_that_alone_fail
     kind: type[nn.Module],
 ) -> None:
     subject, tensors, program = written(kind)
-    seen = attempt(Case(subject.model, (tensors,), [{}, {}]), "dynamo").signature
+    seen = attempt(TrialCase(subject.model, (tensors,), [{}, {}]), "dynamo").signature
     assert seen is not None
     assert seen.code == "FW303"
-    assert attempt(Case.of(program), "dynamo").signature != seen
-    assert attempt(Case.of(program.pressed()), "dynamo").signature == seen
+    assert attempt(TrialCase.of(program), "dynamo").signature != seen
+    assert attempt(TrialCase.of(program.pressed()), "dynamo").signature == seen
     with torch.no_grad():
         assert torch.equal(replay(program.pressed())(*tensors)[0], replay(program)(*tensors)[0])
 
@@ -215,7 +215,7 @@ def test_a_line_that_decides_is_tried_before_what_else_it_does() -> None:
     ],
 )
 def test_where_the_ways_part_the_answer_is_what_is_compared(
-    kind: type[nn.Module], failure: Signature, ending: list[str]
+    kind: type[nn.Module], failure: FailureSignature, ending: list[str]
 ) -> None:
     subject, tensors, whole = written(kind)
     other = record(subject, [tensors[0], torch.tensor([0])])
@@ -224,11 +224,11 @@ def test_where_the_ways_part_the_answer_is_what_is_compared(
     assert program is not None
     for line, words in zip(forward(program)[-1 - len(ending) : -1], ending, strict=True):
         assert words in line
-    assert attempt(Case.of(program), "trace").signature == failure
+    assert attempt(TrialCase.of(program), "trace").signature == failure
     for call in program.calls:
         program.only([each for each in program.calls if each is not call])  # what is cut off has a value
     assert parted(whole, whole, failure) is None, "no answer differs"
-    assert parted(whole, other, Signature("run", "FW408", "Slice")) is None
+    assert parted(whole, other, FailureSignature("run", "FW408", "Slice")) is None
 
 
 def test_other_values_at_the_same_sizes_come_first_and_then_the_largest() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fairway.debug.reduce.best_so_far import resume
 from fairway.debug.reduce.recorded_model import recorded, telling
-from fairway.debug.reduce.trial_export import Signature
+from fairway.debug.reduce.trial_export import FailureSignature
 from fairway.model.recipe import Overrides, load_subject
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,7 +46,7 @@ def test_kill_9_loses_nothing(tmp_path: Path) -> None:
     assert first.wait() == -signal.SIGKILL, "it had ended before"
     assert "class Repro" in (folder / "repro.py").read_text(), "the best so far"
     whole = recorded(telling(load_subject(str(tmp_path / "recipe.py"), Overrides()))).program
-    kept = resume(folder, whole, "trace", Signature("compare", "FW401", "numbers"))
+    kept = resume(folder, whole, "trace", FailureSignature("compare", "FW401", "numbers"))
     assert kept is not None, "another process knows it again"
     assert len(kept.calls) < len(whole.calls)
 

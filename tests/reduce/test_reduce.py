@@ -194,9 +194,9 @@ def test_memory_that_nobody_wrote_to_is_no_wrong_answer() -> None:
 
     subject = build_subject(Written(), ["x: float32[batch, 8]"], bounds={"batch": (1, 4)})
     whole = record(subject, subject.make(subject.example, 1, "normal"))
-    assert trial.attempt(trial.Case.of(whole), "trace").said == "right"
+    assert trial.attempt(trial.TrialCase.of(whole), "trace").said == "right"
     unwritten = whole.only([call for call in whole.calls if call.name == "torch.empty_like"])
-    assert trial.attempt(trial.Case.of(unwritten), "trace").said == "PyTorch itself refuses this"
+    assert trial.attempt(trial.TrialCase.of(unwritten), "trace").said == "PyTorch itself refuses this"
 
 
 def test_calls_that_are_not_the_model_are_refused() -> None:
@@ -215,8 +215,8 @@ def test_what_was_kept_is_gone_on_with_before_anything_larger_is_tried(
 ) -> None:
     """Sizes that were fixed and weights in place of inputs are a part of it, or it would not fail any more."""
     whole = written_down(Block)
-    bench = trial.Bench("trace", 60.0)
-    signature = trial.Signature("crash", "FW503", "signal 6")
+    bench = trial.TrialRunner("trace", 60.0)
+    signature = trial.FailureSignature("crash", "FW503", "signal 6")
     part = whole.only([call for call in whole.calls if call.name == "torch.tanh"]).held_back()
     keep.Keeper(tmp_path, whole, bench.exporter, trial.Seen(signature)).keep(part)
     got = keep.resume(tmp_path, whole, "trace", signature)
@@ -227,11 +227,11 @@ def test_what_was_kept_is_gone_on_with_before_anything_larger_is_tried(
 
     tried: list[int] = []
 
-    def judged(self: trial.Bench, case: Any) -> trial.Seen:
+    def judged(self: trial.TrialRunner, case: Any) -> trial.Seen:
         tried.append(len(getattr(getattr(case.model, "program", None), "calls", whole.calls)))
         return trial.Seen(signature)
 
-    monkeypatch.setattr(trial.Bench, "judge", judged)
+    monkeypatch.setattr(trial.TrialRunner, "judge", judged)
     monkeypatch.setattr(module, "runs_alone", lambda *args: True)
     assert reduced(Block, tmp_path, "trace") is not None
     assert max(tried[1:]) == len(part.calls), "the model itself, then only what was kept"
@@ -254,19 +254,19 @@ def test_what_is_to_come_is_counted_in_the_budget() -> None:
 
 def test_the_trials_for_the_report_do_not_outlast_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(0.0, 60.0)
-    monkeypatch.setattr(trial.Bench, "judge", lambda self, case: pytest.fail("the time was up"))
-    got = rule_out(written_down(Block), trial.Bench("trace", 60.0), trial.Seen(None), clock)
+    monkeypatch.setattr(trial.TrialRunner, "judge", lambda self, case: pytest.fail("the time was up"))
+    got = rule_out(written_down(Block), trial.TrialRunner("trace", 60.0), trial.Seen(None), clock)
     assert list(got.values())[1:] == ["not tried: the time was up"] * 2
 
 
 def test_where_nothing_can_be_cut_the_time_of_the_whole_is_what_is_to_come(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def judged(self: trial.Bench, case: Any) -> trial.Seen:
+    def judged(self: trial.TrialRunner, case: Any) -> trial.Seen:
         time.sleep(0.02)
-        return trial.Seen(trial.Signature("crash", "FW503", "signal 6"))
+        return trial.Seen(trial.FailureSignature("crash", "FW503", "signal 6"))
 
-    monkeypatch.setattr(trial.Bench, "judge", judged)
+    monkeypatch.setattr(trial.TrialRunner, "judge", judged)
     clock = Clock(60.0, 5.0)
     assert failing(subject_of(Block), tmp_path, ["trace"], None, clock, lambda event: None) is not None
     assert clock.last >= 0.02

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fairway.debug.reduce.trial_export import Seen, Signature, failed_export, failed_script, plain, settle
+from fairway.debug.reduce.trial_export import FailureSignature, Seen, failed_export, failed_script, plain, settle
 
 
 def seen(stage: str, code: str, detail: str) -> Seen:
-    return Seen(Signature(stage, code, detail))
+    return Seen(FailureSignature(stage, code, detail))
 
 
 RUN = "onnxruntime.capi.onnxruntime_pybind11_state.Fail: [ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned "

@@ -12,7 +12,7 @@ from torch import nn
 import fairway
 from fairway.convert.remedies import shortcut_branch
 from fairway.convert.remedies.contract import Case, Match, Refusal
-from fairway.convert.remedies.shortcut_branch import REMEDY, Deciding, Rewrite
+from fairway.convert.remedies.shortcut_branch import REMEDY, BranchDecision, Deciding
 from fairway.diagnostics import Finding
 
 DIMS = [{0: "batch"}]
@@ -128,7 +128,7 @@ def test_applying_it_twice_changes_nothing_more_and_branches_are_free_afterwards
     with Deciding() as seen:
         assert ones.all()
     (site,) = seen.met
-    with Deciding({site: False}), applied(case, REMEDY), Rewrite({site: False}).install():
+    with Deciding({site: False}), applied(case, REMEDY), BranchDecision({site: False}).install():
         assert bool(ones.all())
     assert ones.all()
 

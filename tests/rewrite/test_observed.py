@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import fairway
-from fairway.convert.rewrite.candidates import Rewrite, candidates
+from fairway.convert.rewrite.candidates import RewriteCandidate, candidates
 from fairway.convert.rewrite.find import sites
 from fairway.convert.rewrite.live_sites import live_lines
 
@@ -137,7 +137,7 @@ def test_a_refused_loop_leaves_the_others_to_be_rewritten() -> None:
     made = candidates(model, tuple(s for s in sites(model) if s.suspect.kind == "loop"), traced=False)
     assert isinstance(made, tuple)
     assert [site.suspect.where.function for site in made[0].sites] == ["TwoLoops.summed"]
-    assert all(isinstance(one, Rewrite) for one in made)
+    assert all(isinstance(one, RewriteCandidate) for one in made)
 
 
 def test_each_function_is_offered_by_itself_besides_all_together() -> None:

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from fairway.deploy.run import run
-from fairway.deploy.run.windows import How
+from fairway.deploy.run.windows import WindowSettings
 from fairway.model.recipe import Overrides, load_subject
 
 FOLDER = Path(__file__).parents[2] / "examples" / "airimu"
@@ -53,7 +53,7 @@ def test_window_1_with_carried_state_is_the_whole_sequence_at_float_precision(fi
     acc = (draw.standard_normal((samples, 3)) * 3).astype(np.float32)
     gyro = draw.standard_normal((samples, 3)).astype(np.float32)
     np.savez(tmp_path / "imu.npz", acc=acc, gyro=gyro)
-    how = How(1, over="1", carry={name: f"{name}_next" for name in CARRIED})
+    how = WindowSettings(1, over="1", carry={name: f"{name}_next" for name in CARRIED})
     run(file, tmp_path / "imu.npz", tmp_path / "out", how)
     with torch.no_grad():
         whole = codenet()(torch.from_numpy(acc)[None], torch.from_numpy(gyro)[None])
@@ -69,8 +69,8 @@ def test_without_the_state_the_answers_are_others(file: Path, tmp_path: Path) ->
     acc = np.ones((30, 3), np.float32)
     np.savez(tmp_path / "imu.npz", acc=acc, gyro=acc, h2=np.ones((1, 1, 256), np.float32))
     carry = {name: f"{name}_next" for name in CARRIED}
-    run(file, tmp_path / "imu.npz", tmp_path / "out", How(1, over="1", carry=carry))
+    run(file, tmp_path / "imu.npz", tmp_path / "out", WindowSettings(1, over="1", carry=carry))
     np.savez(tmp_path / "imu.npz", acc=acc, gyro=acc)
-    run(file, tmp_path / "imu.npz", tmp_path / "other", How(1, over="1", carry=carry))
+    run(file, tmp_path / "imu.npz", tmp_path / "other", WindowSettings(1, over="1", carry=carry))
     first, second = (np.load(tmp_path / name / "correction_acc.npy") for name in ("out", "other"))
     assert np.abs(first - second).max() > 1e-4

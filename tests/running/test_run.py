@@ -13,7 +13,7 @@ import pytest
 
 from fairway.deploy.run import run
 from fairway.deploy.run import walk as module
-from fairway.deploy.run.windows import How, Windows
+from fairway.deploy.run.windows import Windows, WindowSettings
 from fairway.diagnostics.errors import UserError
 from fairway.workers.fanout import Spreading
 
@@ -26,7 +26,7 @@ def signal_of(samples: int, width: int = 2, seed: int = 0) -> Array:
     return np.random.default_rng(seed).standard_normal((samples, width), dtype=np.float32)
 
 
-def code(model: Path, data: Path, out: Path, how: How, **more: Any) -> str:
+def code(model: Path, data: Path, out: Path, how: WindowSettings, **more: Any) -> str:
     with pytest.raises(UserError) as caught:
         run(model, data, out, how, **more)
     return caught.value.finding.code
@@ -40,7 +40,7 @@ def test_stitched_windows_are_the_whole_also_where_samples_are_lost_in_each(
 ) -> None:
     x = signal_of(samples)
     np.save(tmp_path / "x.npy", x)
-    how = How(window, step, tail, "blend", batch=2)
+    how = WindowSettings(window, step, tail, "blend", batch=2)
     done = run(moving_sum(tmp_path), tmp_path / "x.npy", tmp_path / "out", how)
     y = np.load(tmp_path / "out/y.npy")
     assert y.shape == (samples - 2, 2)
@@ -50,7 +50,7 @@ def test_stitched_windows_are_the_whole_also_where_samples_are_lost_in_each(
 
 def test_dropping_the_tail_leaves_what_full_windows_reach(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", signal_of(11))
-    run(moving_sum(tmp_path), tmp_path / "x.npy", tmp_path / "out", How(5, 3, "drop"))
+    run(moving_sum(tmp_path), tmp_path / "x.npy", tmp_path / "out", WindowSettings(5, 3, "drop"))
     assert np.load(tmp_path / "out/y.npy").shape == (9, 2)
 
 
@@ -58,7 +58,7 @@ def test_dropping_the_tail_leaves_what_full_windows_reach(tmp_path: Path) -> Non
 def test_the_last_window_is_shorter_or_moved_back_or_filled_with_zeros(tmp_path: Path, tail: Any) -> None:
     x = signal_of(11, 1)
     np.save(tmp_path / "x.npy", x)
-    run(wavering(tmp_path), tmp_path / "x.npy", tmp_path / "out", How(4, 4, tail))
+    run(wavering(tmp_path), tmp_path / "x.npy", tmp_path / "out", WindowSettings(4, 4, tail))
     wanted = {"short": x[8:].mean(), "shift": x[7:].mean(), "pad": x[8:].sum() / 4}[tail]
     means = np.load(tmp_path / "out/mean.npy")
     assert means.shape == (3, 1)
@@ -83,7 +83,7 @@ def by_hand(x: Array, window: int, step: int, stitch: str) -> Array:
 def test_where_windows_disagree_they_are_blended_averaged_or_the_later_one_counts(tmp_path: Path, stitch: Any) -> None:
     x = signal_of(20, 1)
     np.save(tmp_path / "x.npy", x)
-    run(wavering(tmp_path), tmp_path / "x.npy", tmp_path / "out", How(8, 3, "short", stitch, batch=3))
+    run(wavering(tmp_path), tmp_path / "x.npy", tmp_path / "out", WindowSettings(8, 3, "short", stitch, batch=3))
     y = np.load(tmp_path / "out/y.npy")
     assert np.allclose(y[:, 0], by_hand(x[:, 0].astype("f8"), 8, 3, stitch), rtol=0, atol=1e-6)
     means = np.load(tmp_path / "out/mean.npy")
@@ -95,9 +95,9 @@ def test_where_windows_disagree_they_are_blended_averaged_or_the_later_one_count
 def test_windows_with_carried_state_are_the_whole_sequence_at_float_precision(tmp_path: Path, window: int) -> None:
     model = recurrent(tmp_path)
     np.save(tmp_path / "x.npy", signal_of(300))
-    how = How(window, carry={"h0": "h1"})
+    how = WindowSettings(window, carry={"h0": "h1"})
     run(model, tmp_path / "x.npy", tmp_path / "parts", how)
-    run(model, tmp_path / "x.npy", tmp_path / "whole", How(carry={"h0": "h1"}))
+    run(model, tmp_path / "x.npy", tmp_path / "whole", WindowSettings(carry={"h0": "h1"}))
     parts, whole = np.load(tmp_path / "parts/y.npy"), np.load(tmp_path / "whole/y.npy")
     assert parts.shape == whole.shape == (300, 8)
     assert np.abs(parts - whole).max() < 1e-6
@@ -108,7 +108,7 @@ def test_state_that_is_not_carried_makes_a_difference(tmp_path: Path) -> None:
     model = recurrent(tmp_path)
     x = signal_of(30)
     np.savez(tmp_path / "x.npz", x=x, h0=np.zeros((1, 1, 8), np.float32))
-    carried, whole = How(1, carry={"h0": "h1"}), How(carry={"h0": "h1"})
+    carried, whole = WindowSettings(1, carry={"h0": "h1"}), WindowSettings(carry={"h0": "h1"})
     run(model, tmp_path / "x.npz", tmp_path / "a", carried)
     run(model, tmp_path / "x.npz", tmp_path / "b", whole)
     np.savez(tmp_path / "x.npz", x=x, h0=np.ones((1, 1, 8), np.float32))
@@ -121,12 +121,12 @@ def test_state_that_is_not_carried_makes_a_difference(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "how",
     [
-        How(4, 2, carry={"h0": "h1"}),
-        How(4, carry={"h0": "h1"}, batch=2),
-        How(4, tail="shift", carry={"h0": "h1"}),
+        WindowSettings(4, 2, carry={"h0": "h1"}),
+        WindowSettings(4, carry={"h0": "h1"}, batch=2),
+        WindowSettings(4, tail="shift", carry={"h0": "h1"}),
     ],
 )
-def test_state_is_not_carried_where_windows_do_not_follow_one_another(tmp_path: Path, how: How) -> None:
+def test_state_is_not_carried_where_windows_do_not_follow_one_another(tmp_path: Path, how: WindowSettings) -> None:
     np.save(tmp_path / "x.npy", signal_of(30))
     assert code(recurrent(tmp_path), tmp_path / "x.npy", tmp_path / "out", how) == "FW810"
 
@@ -134,13 +134,13 @@ def test_state_is_not_carried_where_windows_do_not_follow_one_another(tmp_path: 
 def test_steps_that_leave_gaps_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", signal_of(30))
     with pytest.raises(UserError, match="FW810: steps of 4 with windows of 5, of which 2 give no answer, leave gaps"):
-        run(moving_sum(tmp_path), tmp_path / "x.npy", tmp_path / "out", How(5, 4))
+        run(moving_sum(tmp_path), tmp_path / "x.npy", tmp_path / "out", WindowSettings(5, 4))
 
 
 def test_a_file_where_only_the_batch_varies_is_run_by_rows(tmp_path: Path) -> None:
     ids = np.arange(30).reshape(10, 3)
     np.save(tmp_path / "ids.npy", ids)
-    done = run(row_wise(tmp_path), tmp_path / "ids.npy", tmp_path / "out", How(batch=4))
+    done = run(row_wise(tmp_path), tmp_path / "ids.npy", tmp_path / "out", WindowSettings(batch=4))
     assert np.array_equal(np.load(tmp_path / "out/y.npy"), ids.sum(1))
     assert done.recordings[0].windows == 3
 
@@ -180,7 +180,7 @@ def test_every_format_gives_the_same_and_a_folder_of_them_is_run_one_by_one(tmp_
     (tmp_path / "data").mkdir()
     for name in NAMES:
         save_as(tmp_path / "data" / name, x)
-    done = run(moving_sum(tmp_path), tmp_path / "data", tmp_path / "out", How(16, batch=2))
+    done = run(moving_sum(tmp_path), tmp_path / "data", tmp_path / "out", WindowSettings(16, batch=2))
     assert sorted(one.recording for one in done.recordings) == sorted(NAMES)
     first = np.load(tmp_path / "out/a/y.npy")
     for name in NAMES:
@@ -193,7 +193,7 @@ def test_a_run_that_was_killed_goes_on_and_gives_the_same_bytes(
 ) -> None:
     model = recurrent(tmp_path) if carried else wavering(tmp_path)
     np.save(tmp_path / "x.npy", signal_of(200, 2 if carried else 1))
-    how = How(5, carry={"h0": "h1"}) if carried else How(20, 7, batch=3)
+    how = WindowSettings(5, carry={"h0": "h1"}) if carried else WindowSettings(20, 7, batch=3)
     run(model, tmp_path / "x.npy", tmp_path / "at once", how)
     monkeypatch.setattr(module, "NOTED", 0.0)
     child = os.fork()
@@ -224,11 +224,11 @@ def test_recordings_that_were_finished_are_not_run_again(tmp_path: Path) -> None
     (tmp_path / "data").mkdir()
     np.save(tmp_path / "data/a.npy", signal_of(30))
     (tmp_path / "data/b.npy").write_bytes(b"not yet")
-    assert code(model, tmp_path / "data", tmp_path / "out", How(5)) == "FW113"
+    assert code(model, tmp_path / "data", tmp_path / "out", WindowSettings(5)) == "FW113"
     told: list[str] = []
-    assert code(model, tmp_path / "data", tmp_path / "out", How(6)) == "FW809"
+    assert code(model, tmp_path / "data", tmp_path / "out", WindowSettings(6)) == "FW809"
     np.save(tmp_path / "out.part/a/y.npy", np.zeros(1))  # to see that it is left alone
-    assert code(model, tmp_path / "data", tmp_path / "out", How(5), progress=told.append) == "FW113"
+    assert code(model, tmp_path / "data", tmp_path / "out", WindowSettings(5), progress=told.append) == "FW113"
     assert told == []
     assert np.load(tmp_path / "out.part/a/y.npy").shape == (1,)
 
@@ -239,7 +239,7 @@ def test_recordings_that_are_spread_out_give_the_same_bytes(tmp_path: Path, spre
     (tmp_path / "data").mkdir()
     for number in range(3):
         np.save(tmp_path / f"data/{number}.npy", signal_of(30 + number, seed=number))
-    how = How(5, carry={"h0": "h1"})
+    how = WindowSettings(5, carry={"h0": "h1"})
     here = run(model, tmp_path / "data", tmp_path / "here", how)
     told: list[str] = []
     there = run(
@@ -257,7 +257,10 @@ def test_a_worker_s_refusal_is_told_as_one_of_this_process(tmp_path: Path) -> No
     (tmp_path / "data").mkdir()
     for number in range(2):
         (tmp_path / f"data/{number}.npy").write_bytes(b"no array")
-    assert code(moving_sum(tmp_path), tmp_path / "data", tmp_path / "out", How(5), spreading=Spreading(2)) == "FW113"
+    assert (
+        code(moving_sum(tmp_path), tmp_path / "data", tmp_path / "out", WindowSettings(5), spreading=Spreading(2))
+        == "FW113"
+    )
 
 
 def test_what_another_run_left_is_not_gone_on_with(tmp_path: Path) -> None:
@@ -265,7 +268,7 @@ def test_what_another_run_left_is_not_gone_on_with(tmp_path: Path) -> None:
     (tmp_path / "out.part").mkdir()
     (tmp_path / "out.part/run.json").write_text("{}")
     (tmp_path / "out.part/y.npy").touch()
-    assert code(moving_sum(tmp_path), tmp_path / "x.npy", tmp_path / "out", How(5)) == "FW809"
+    assert code(moving_sum(tmp_path), tmp_path / "x.npy", tmp_path / "out", WindowSettings(5)) == "FW809"
 
 
 def test_memory_does_not_grow_with_the_recording(tmp_path: Path) -> None:
@@ -276,7 +279,7 @@ def test_memory_does_not_grow_with_the_recording(tmp_path: Path) -> None:
     for samples in (20_000, 200_000):
         np.save(tmp_path / "x.npy", signal_of(samples))
         tracemalloc.start()
-        run(model, tmp_path / "x.npy", tmp_path / f"out{samples}", How(1000, batch=4))
+        run(model, tmp_path / "x.npy", tmp_path / f"out{samples}", WindowSettings(1000, batch=4))
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.2 * peaks[0]
@@ -288,12 +291,12 @@ def test_memory_does_not_grow_with_the_recording(tmp_path: Path) -> None:
 def test_data_that_does_not_fit_is_refused(tmp_path: Path, name: str, array: Array) -> None:
     with (tmp_path / name).open("wb") as file:
         np.save(file, array)
-    assert code(moving_sum(tmp_path), tmp_path / name, tmp_path / "out", How(5)) == "FW113"
+    assert code(moving_sum(tmp_path), tmp_path / name, tmp_path / "out", WindowSettings(5)) == "FW113"
 
 
 def test_whole_numbers_are_not_made_of_fractions(tmp_path: Path) -> None:
     np.save(tmp_path / "ids.npy", np.full((4, 3), 0.5))
-    assert code(row_wise(tmp_path), tmp_path / "ids.npy", tmp_path / "out", How(batch=2)) == "FW113"
+    assert code(row_wise(tmp_path), tmp_path / "ids.npy", tmp_path / "out", WindowSettings(batch=2)) == "FW113"
 
 
 def test_the_first_window_over_a_position_is_found_for_every_position() -> None:

@@ -15,7 +15,7 @@ import requests
 import yaml
 
 from fairway.deploy.serve.emit import emit
-from fairway.deploy.serve.settings import Settings
+from fairway.deploy.serve.settings import ServerSettings
 from fairway.diagnostics.errors import UserError
 from fairway.record.files import hash_file
 from serve.conftest import ROOT, Start, ask, outputs
@@ -34,7 +34,7 @@ def test_the_image_holds_the_verified_files_and_its_command_serves_them(
     tmp_path: Path, models: list[str], serving: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "image"
-    settings = Settings(workers=1, timeout=7.5, cache=2**20)
+    settings = ServerSettings(workers=1, timeout=7.5, cache=2**20)
     assert emit("docker", models, ["prod=my_net@1"], settings, out) == ["Dockerfile"]
     text = (out / "Dockerfile").read_text()
     assert hash_file(out / "models/my_net/1/one.onnx") == hash_file(tmp_path / "one.onnx")
@@ -53,7 +53,7 @@ def test_the_image_holds_the_verified_files_and_its_command_serves_them(
 def test_the_kserve_manifest_is_yaml_with_probes_that_the_server_answers(
     tmp_path: Path, models: list[str], serving: Start
 ) -> None:
-    assert emit("kserve", models, [], Settings(), tmp_path / "k") == ["Dockerfile", "inferenceservice.yaml"]
+    assert emit("kserve", models, [], ServerSettings(), tmp_path / "k") == ["Dockerfile", "inferenceservice.yaml"]
     told = yaml.safe_load((tmp_path / "k/inferenceservice.yaml").read_text())
     assert (told["apiVersion"], told["kind"]) == ("serving.kserve.io/v1beta1", "InferenceService")
     assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", told["metadata"]["name"])
@@ -66,7 +66,7 @@ def test_the_kserve_manifest_is_yaml_with_probes_that_the_server_answers(
 
 
 def test_the_triton_repository_has_every_version_under_the_served_name(tmp_path: Path, models: list[str]) -> None:
-    assert emit("triton", models, [], Settings(), tmp_path / "t") == ["my_net/config.pbtxt"]
+    assert emit("triton", models, [], ServerSettings(), tmp_path / "t") == ["my_net/config.pbtxt"]
     assert (tmp_path / "t/my_net/config.pbtxt").read_text().startswith('name: "my_net"')
     for version, file in (("1", "one.onnx"), ("2", "two.onnx")):
         assert hash_file(tmp_path / "t/my_net" / version / "model.onnx") == hash_file(tmp_path / file)
@@ -75,9 +75,9 @@ def test_the_triton_repository_has_every_version_under_the_served_name(tmp_path:
 def test_nothing_is_written_where_something_is_wrong(tmp_path: Path, models: list[str]) -> None:
     (tmp_path / "one.fairway.json").unlink()
     with pytest.raises(UserError, match="FW801"):
-        emit("docker", models, [], Settings(), tmp_path / "image")
+        emit("docker", models, [], ServerSettings(), tmp_path / "image")
     with pytest.raises(UserError, match="FW006"):
-        emit("helm", models, [], Settings(), tmp_path / "image")
+        emit("helm", models, [], ServerSettings(), tmp_path / "image")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one.onnx", "two.fairway.json", "two.onnx"]
 
 

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from fairway.deploy.serve.aliases import parse_route
-from fairway.deploy.serve.batcher import TRIES, Batching, Desk, Job, split_sizes
+from fairway.deploy.serve.batcher import TRIES, Batching, BatchJob, Desk, split_sizes
 from fairway.deploy.serve.canary_check import examine
 from fairway.deploy.serve.model_sources import fetch, parse_source
 from fairway.deploy.serve.pool import WorkerDied
-from fairway.deploy.serve.signature import Signature, read_signature
-from fairway.deploy.serve.tensors import Answered, Asked, read_request, write_answer
+from fairway.deploy.serve.signature import ModelSignature, read_signature
+from fairway.deploy.serve.tensors import Answered, InferRequest, read_request, write_answer
 from fairway.diagnostics.errors import UserError
 from fairway.model import canary
 from fairway.model.onnx_file import open_header
@@ -76,7 +76,7 @@ def through(work: Coroutine[Any, Any, Answer]) -> Answer:
         return pool.submit(asyncio.run, work).result()
 
 
-def opened(model: Path) -> tuple[Signature, Any]:
+def opened(model: Path) -> tuple[ModelSignature, Any]:
     stored = read_record(record_path(model))
     return read_signature(open_header(model), stored, False), stored
 
@@ -193,10 +193,10 @@ def test_a_request_over_which_workers_die_is_given_up_and_merged_with_nobody() -
     async def go() -> int:
         desk, hand = Desk(5.0, lambda model, rows: None), DyingHand()
         desk.pool = OneHand(hand)  # type: ignore[assignment]
-        signature = Signature((parse_input("x: float32[batch, 3]"),), (), {}, True)
+        signature = ModelSignature((parse_input("x: float32[batch, 3]"),), (), {}, True)
         feeds = {"x": np.zeros((1, 3), np.float32)}
         loop = asyncio.get_running_loop()
-        jobs = [Job(1, signature, Batching(8, {}), feeds, 1, loop.create_future()) for _ in range(2)]
+        jobs = [BatchJob(1, signature, Batching(8, {}), feeds, 1, loop.create_future()) for _ in range(2)]
         with pytest.raises(UserError, match="FW820"):
             await desk.answer(jobs[:1])
         results = await asyncio.gather(*(desk.answer([job]) for job in jobs[1:]), return_exceptions=True)
@@ -209,8 +209,8 @@ def test_a_request_over_which_workers_die_is_given_up_and_merged_with_nobody() -
 def test_infinity_is_not_written_as_json_and_is_as_raw_bytes() -> None:
     answered = Answered("net", "1", {"y": np.array([np.inf], np.float32)})
     with pytest.raises(UserError, match="JSON has no word for"):
-        write_answer(answered, Asked({}))
-    body, size = write_answer(answered, Asked({}, binary_default=True))
+        write_answer(answered, InferRequest({}))
+    body, size = write_answer(answered, InferRequest({}, binary_default=True))
     assert size is not None
     assert np.frombuffer(body[size:], np.float32)[0] == np.inf
 

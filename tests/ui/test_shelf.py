@@ -11,17 +11,17 @@ import pytest
 from fairway.record.files.ui import folder_index as module
 
 from fairway.record.progress import FILE
-from fairway.record.ui.folder_index import Shelf
+from fairway.record.ui.folder_index import FolderIndex
 from fairway.workers.staging import MARK, PREFIX
 from records_made import HOSTILE, make_record, put
 
 
-def rows(shelf: Shelf) -> dict[str, dict]:
+def rows(shelf: FolderIndex) -> dict[str, dict]:
     return {row["place"]: row for row in shelf.look()["records"]}
 
 
 def test_each_record_is_told_in_short(shelf_folder: Path) -> None:
-    found = rows(Shelf(shelf_folder))
+    found = rows(FolderIndex(shelf_folder))
     assert set(found) == {"wrong.onnx", "right.onnx", "older/changed.onnx", "hostile.onnx", "bad.onnx"}
     wrong = found["wrong.onnx"]
     assert wrong["verdict"] == "wrong"
@@ -34,7 +34,7 @@ def test_each_record_is_told_in_short(shelf_folder: Path) -> None:
 
 
 def test_what_happens_in_the_folder_is_seen_at_the_next_look(shelf_folder: Path) -> None:
-    shelf = Shelf(shelf_folder)
+    shelf = FolderIndex(shelf_folder)
     before = rows(shelf)
     put(shelf_folder, "new.onnx", make_record(verdict="unproven"))
     (shelf_folder / "right.onnx").write_bytes(b"changed")
@@ -48,7 +48,7 @@ def test_what_happens_in_the_folder_is_seen_at_the_next_look(shelf_folder: Path)
 
 
 def test_a_record_is_read_once_while_it_does_not_change(shelf_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shelf = Shelf(shelf_folder)
+    shelf = FolderIndex(shelf_folder)
     shelf.look()
     monkeypatch.setattr(module, "read_object", lambda path: pytest.fail(f"{path} is read again"))
     assert len(shelf.look()["records"]) == 5
@@ -57,7 +57,7 @@ def test_a_record_is_read_once_while_it_does_not_change(shelf_folder: Path, monk
 def test_a_slow_look_is_not_repeated_at_once(shelf_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SLOW", 0.0)
     monkeypatch.setattr(module, "PATIENCE", 1000)
-    shelf = Shelf(shelf_folder)
+    shelf = FolderIndex(shelf_folder)
     before = shelf.look()
     (shelf_folder / "bad.fairway.json").unlink()
     assert shelf.look() is before
@@ -74,19 +74,19 @@ def test_links_and_hidden_folders_are_left_alone(shelf_folder: Path, tmp_path: P
     (shelf_folder / ".hidden").mkdir()
     put(shelf_folder / ".hidden", "h.onnx", make_record())
     os.mkfifo(shelf_folder / "pipe.fairway.json")
-    assert len(rows(Shelf(shelf_folder))) == 5
+    assert len(rows(FolderIndex(shelf_folder))) == 5
 
 
 def test_files_that_there_was_no_time_to_hash_say_so(shelf_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HASHING", -1.0)
-    assert rows(Shelf(shelf_folder))["right.onnx"]["file"] == "not yet looked at"
+    assert rows(FolderIndex(shelf_folder))["right.onnx"]["file"] == "not yet looked at"
 
 
 def test_a_large_file_keeps_nobody_waiting(shelf_folder: Path) -> None:
     with (shelf_folder / "right.onnx").open("r+b") as file:
         file.truncate(2**40)  # a hole: it takes no room
     began = time.monotonic()
-    assert rows(Shelf(shelf_folder))["right.onnx"]["file"] == "too large"
+    assert rows(FolderIndex(shelf_folder))["right.onnx"]["file"] == "too large"
     assert time.monotonic() - began < 5
 
 
@@ -95,18 +95,18 @@ def test_of_too_many_the_newest_are_listed_and_the_rest_counted(
 ) -> None:
     monkeypatch.setattr(module, "MOST", 2)
     os.utime(shelf_folder / "right.fairway.json", (time.time() + 9, time.time() + 9))
-    found = Shelf(shelf_folder).look()
+    found = FolderIndex(shelf_folder).look()
     assert (len(found["records"]), found["left_out"]) == (2, 3)
     assert found["records"][0]["place"] == "right.onnx"
 
 
-def at_work(folder: Path, said: object, mark: bool = True) -> Shelf:
+def at_work(folder: Path, said: object, mark: bool = True) -> FolderIndex:
     shop = folder / f"{PREFIX}abc"
     shop.mkdir(exist_ok=True)
     if mark:
         (shop / MARK).touch()
     (shop / FILE).write_text(said if isinstance(said, str) else json.dumps(said))
-    return Shelf(folder)
+    return FolderIndex(folder)
 
 
 def test_an_export_at_work_is_told_and_a_dead_one_is_known(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 import fairway
 from fairway.judge import answers
-from fairway.model.weight_mappings import Mappings, Span, let_go
+from fairway.model.weight_mappings import ByteRange, Mappings, let_go
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "w.safetensors"
 
 
-def span(tensor: torch.Tensor) -> Span | None:
+def span(tensor: torch.Tensor) -> ByteRange | None:
     return Mappings().find(tensor.data_ptr(), tensor.nbytes)
 
 
@@ -38,7 +38,7 @@ def test_a_part_of_a_tensor_is_found_too(path: Path) -> None:
     whole = load_file(path)["a"]
     here, part = span(whole), span(whole[100:200])
     assert here is not None
-    assert part == Span(here.path, here.offset + 100 * 70 * 4, 100 * 70 * 4)
+    assert part == ByteRange(here.path, here.offset + 100 * 70 * 4, 100 * 70 * 4)
 
 
 def test_what_was_written_to_in_memory_lies_in_no_file(path: Path) -> None:

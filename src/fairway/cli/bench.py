@@ -57,13 +57,13 @@ def bench(
     if plot is not None and not plot.absolute().parent.is_dir():
         raise complain("FW009", f"the folder {plot.parent} does not exist")
 
-    from fairway.tune.bench.bench import Wanted
+    from fairway.tune.bench.bench import BenchRequest
     from fairway.tune.bench.bench import bench as run
     from fairway.tune.bench.timing_chart import draw
     from fairway.workers.attempt import Limits
 
     named = tuple(part.strip() for part in levels.split(","))
-    wanted = Wanted(named, counts, tuple(at or ()), seconds, Limits(timeout, limit))
+    wanted = BenchRequest(named, counts, tuple(at or ()), seconds, Limits(timeout, limit))
     progress = Progress(forks=False)
     try:
         with redirect_stdout(sys.stderr):  # a recipe may print; standard output is for the result

@@ -18,7 +18,7 @@ from fairway.diagnostics.errors import complain
 from fairway.diagnostics.render import printable, render_finding
 
 if TYPE_CHECKING:
-    from fairway.debug.doctor.checkup import Asked, Checkup
+    from fairway.debug.doctor.checkup import Checkup, RecipeToTry
 
 _LABEL = 14
 
@@ -56,16 +56,16 @@ def doctor(
     if recipe is not None:
         _refuse_a_missing_file(recipe)
 
-    def asked() -> Asked:
+    def asked() -> RecipeToTry:
         from fairway.convert.export import make_settings
-        from fairway.debug.doctor.checkup import Asked
+        from fairway.debug.doctor.checkup import RecipeToTry
 
         assert recipe is not None
         settings = make_settings("quick", tuple(route or ()), opset, remedies, timeout, limit)
         words = [f"--route {name}" for name in route or ()]
         words += [] if opset is None else [f"--opset {opset}"]
         words += [] if remedies else ["--no-remedies"]
-        return Asked(recipe, said, settings, " ".join(words))
+        return RecipeToTry(recipe, said, settings, " ".join(words))
 
     from fairway.debug.doctor.checkup import check_up
     from fairway.debug.doctor.machine import look_around

@@ -14,7 +14,7 @@ import typer
 from fairway.cli.options import JsonOption, words
 from fairway.diagnostics.codes import CODES
 from fairway.diagnostics.errors import complain
-from fairway.diagnostics.knowledge.answer import NO_ISSUE, Answer, find_answers
+from fairway.diagnostics.knowledge.answer import NO_ISSUE, LogAnswer, find_answers
 from fairway.diagnostics.log import TAIL, decode, read_tail
 from fairway.diagnostics.render import labelled, render_page
 
@@ -76,7 +76,7 @@ def _read(what: str) -> bytes:
         ) from error
 
 
-def _fields(answer: Answer) -> dict[str, Any]:
+def _fields(answer: LogAnswer) -> dict[str, Any]:
     """The answer as it is told, under the same names."""
     return {
         "line": answer.line,
@@ -93,11 +93,11 @@ def _fields(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _upstream(answer: Answer) -> list[str]:
+def _upstream(answer: LogAnswer) -> list[str]:
     return [str(issue) for issue in answer.issues] or [NO_ISSUE]
 
 
-def render_answer(answer: Answer, cut: bool = False) -> str:
+def render_answer(answer: LogAnswer, cut: bool = False) -> str:
     """What it means, whose fault, which issue, what to try: in that order, because that is the order of questions."""
     where = f"line {answer.line} of the last {TAIL // 2**20} MB" if cut else f"line {answer.line}"
     lines = [answer.name, *labelled("seen", f"{where}: {answer.seen}")]

@@ -55,7 +55,7 @@ def matrix(
     Exit code 0 where every row is verified. An environment that cannot be made is a row with its reason.
     """
     from fairway.debug.versions.environments import Uv, cache_folder, combine
-    from fairway.debug.versions.inside import How
+    from fairway.debug.versions.inside import RunSettings
     from fairway.debug.versions.matrix import fill, locate
     from fairway.debug.versions.version_table import table
 
@@ -67,7 +67,7 @@ def matrix(
         "onnxruntime": versions("onnxruntime", onnxruntime),
     }
     kept = cache_folder(cache)
-    how = How(level, timeout, limit)
+    how = RunSettings(level, timeout, limit)
     progress = Progress(forks=False)
     try:
         rows = fill(recipe, combine(lists, further or ()), Uv(kept), how, kept / "results", again, progress)

@@ -14,7 +14,7 @@ from fairway.cli.show import Progress, loading
 from fairway.diagnostics.render import printable
 
 if TYPE_CHECKING:
-    from fairway.tune.optimize.optimize_result import Optimised, Size
+    from fairway.tune.optimize.optimize_result import FileSize, Optimised
 
 
 def optimize(
@@ -53,12 +53,12 @@ def optimize(
         from fairway.convert.export import make_settings
         from fairway.model.recipe import load_subject
         from fairway.tune.bench.bench import check_timing
-        from fairway.tune.optimize.optimize import Wanted, optimize_file
+        from fairway.tune.optimize.optimize import OptimizeGoal, optimize_file
 
         check_timing(seconds, (threads,) if threads else ())
         settings = make_settings(level, (), None, True, timeout, limit, judging=True)
         subject = None if against is None else load_subject(against, said)
-    wanted = Wanted(smaller, tuple(at or ()), seconds, threads, overwrite=overwrite)
+    wanted = OptimizeGoal(smaller, tuple(at or ()), seconds, threads, overwrite=overwrite)
     progress = Progress()
     try:
         found = optimize_file(model, target, subject, said, settings, wanted, progress)
@@ -90,5 +90,5 @@ def show(found: Optimised) -> Iterator[str]:
     yield str(found.result)
 
 
-def _size(size: Size) -> str:
+def _size(size: FileSize) -> str:
     return f"{size.nodes} nodes, {size.bytes / 1e6:.2f} MB"

@@ -63,7 +63,7 @@ def run(
     Each output becomes a .npy file. A run that was stopped goes on with the same command.
     """
     from fairway.deploy.run import run as run_file
-    from fairway.deploy.run.windows import STITCHES, TAILS, How
+    from fairway.deploy.run.windows import STITCHES, TAILS, WindowSettings
     from fairway.workers.fanout import Spreading
 
     for name, said, known in (("tail", tail, TAILS), ("stitch", stitch, STITCHES)):
@@ -79,7 +79,7 @@ def run(
     chosen: Any = (tail, stitch)
     progress = Progress(forks=False)
     try:
-        how = How(window, step, chosen[0], chosen[1], batch, over, _pairs(carry or []))
+        how = WindowSettings(window, step, chosen[0], chosen[1], batch, over, _pairs(carry or []))
         done = run_file(model, data, out, how, compare, unverified, progress, Spreading(jobs, on))
     finally:
         progress.close()

@@ -55,7 +55,7 @@ def serve(
     Needs the extra `serve`. Where FAIRWAY_SERVE_TOKEN is set, clients must send it as a bearer token.
     """
     from fairway.deploy.serve.server import serve as serve_models
-    from fairway.deploy.serve.settings import Settings
+    from fairway.deploy.serve.settings import ServerSettings
 
     if (emit is None) != (out is None):
         raise complain("FW006", "--emit and -o go together")
@@ -70,7 +70,7 @@ def serve(
     if (certificate is None) != (key is None):
         raise complain("FW006", "--tls-cert and --tls-key go together")
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
-    settings = Settings(
+    settings = ServerSettings(
         host,
         http_port,
         grpc_port,

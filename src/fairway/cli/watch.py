@@ -51,21 +51,21 @@ def watch(
     """
     if context.invoked_subcommand is not None:
         return 0
-    from fairway.debug.versions.environments import Uv, Wanted, cache_folder, combine, this_environment
-    from fairway.debug.versions.inside import How
+    from fairway.debug.versions.environments import EnvironmentSpec, Uv, cache_folder, combine, this_environment
+    from fairway.debug.versions.inside import RunSettings
     from fairway.debug.versions.matrix import Maker
     from fairway.debug.versions.watch_list import news, read, retest, watch_table, write
 
     entries = read(file)
     asked = {"torch": versions("torch", torch), "transformers": versions("transformers", transformers)}
-    every: list[Wanted] = [Wanted(())]
+    every: list[EnvironmentSpec] = [EnvironmentSpec(())]
     maker: Maker = this_environment
     if any(asked.values()) or further:
         asked["torch"] = asked["torch"] or [installed_torch()]
         every, maker = combine(asked, further or ()), Uv(cache_folder(cache))
     progress = Progress(forks=False)
     try:
-        entries = retest(file, entries, every, maker, How(level, timeout, limit), progress)
+        entries = retest(file, entries, every, maker, RunSettings(level, timeout, limit), progress)
     finally:
         progress.close()
     write(file, entries)

@@ -38,7 +38,7 @@ from fairway.model.weight_storage import MODES, Mode, check_disk, check_linkable
 from fairway.record.delivery import check_target, deliver, keep_aside, workshop
 from fairway.record.files import hash_file
 from fairway.record.progress import Diary, both
-from fairway.record.reader import Stored, compare_with_record
+from fairway.record.reader import StoredRecord, compare_with_record
 from fairway.workers.attempt import Limits, Workers
 from fairway.workers.garbage import seldom
 
@@ -245,7 +245,7 @@ def verify_subject(
     return _result(climbed, path, record)
 
 
-def _about_quantised(stored: Stored | None) -> Sequence[Finding | None]:
+def _about_quantised(stored: StoredRecord | None) -> Sequence[Finding | None]:
     """A quantised file is not held to PyTorch's numbers, and may be made for another CPU."""
     if stored is None or stored.proven.quantised is None:
         return ()

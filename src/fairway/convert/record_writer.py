@@ -14,7 +14,7 @@ from fairway.record.files import FORMAT, hash_model, versions
 if TYPE_CHECKING:
     from fairway.convert.ladder.climb import Climb, Rung, Settings
     from fairway.model.subject import Subject
-    from fairway.model.weight_storage import Stored
+    from fairway.model.weight_storage import WeightStorage
 
 
 def write_record(subject: Subject, settings: Settings, climb: Climb) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def _rung(rung: Rung) -> dict[str, Any]:
     }
 
 
-def _weights(stored: Stored) -> dict[str, Any]:
+def _weights(stored: WeightStorage) -> dict[str, Any]:
     """Where they lie; of those that lie in no checkpoint as they are, the names of the first."""
     return {
         "mode": stored.mode,

@@ -55,7 +55,7 @@ class Error:
 
 
 @dataclass(frozen=True)
-class Known:
+class LogFinding:
     """A finding that a log speaks of, and where."""
 
     code: str
@@ -90,14 +90,14 @@ def decode(data: bytes) -> str:
     return _ESCAPE.sub("", text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n"))
 
 
-def find_known(text: str) -> list[Known]:
+def find_known(text: str) -> list[LogFinding]:
     """Every finding that the text speaks of, once each, in the order in which it comes up."""
     numbered = numbered_lines(text)
     found = {known.code: known for known in reversed(fairways_own(numbered))}
     for error in find_errors(numbered):
         got = recognise(error.kind, error.text, (*EXPORTERS, *OTHERS))
         if got is not None and got[0] not in found:
-            found[got[0]] = Known(got[0], error.line, error.seen)
+            found[got[0]] = LogFinding(got[0], error.line, error.seen)
     return sorted(found.values(), key=lambda known: known.line)
 
 
@@ -108,13 +108,13 @@ def numbered_lines(text: str) -> list[tuple[int, str]]:
     return [(number, line[:LINE]) for number, line in enumerate(lines[first:], first + 1)]
 
 
-def fairways_own(numbered: list[tuple[int, str]]) -> list[Known]:
+def fairways_own(numbered: list[tuple[int, str]]) -> list[LogFinding]:
     """The findings that Fairway itself printed, in order."""
     found = []
     for number, line in numbered:
         ours = _OURS.search(line)
         if ours and ours["code"] in CODES:
-            found.append(Known(ours["code"], number, line.strip()[:SHOWN]))
+            found.append(LogFinding(ours["code"], number, line.strip()[:SHOWN]))
     return found
 
 

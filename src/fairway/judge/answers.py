@@ -55,7 +55,7 @@ def needs_answers(subject: Subject, samples: Sequence[Sample]) -> bool:
 
 
 @dataclass(frozen=True)
-class Answers:
+class RecordedAnswers:
     """Samples whose answers are in a folder, by their place in the list."""
 
     folder: Path
@@ -74,9 +74,9 @@ class Answers:
         return ours, truth
 
 
-def merge(parts: Sequence[Answers]) -> Answers:
+def merge(parts: Sequence[RecordedAnswers]) -> RecordedAnswers:
     """Return the answers that several processes wrote for one list of samples."""
-    return Answers(
+    return RecordedAnswers(
         parts[0].folder,
         parts[0].samples,
         frozenset().union(*(part.done for part in parts)),
@@ -105,7 +105,7 @@ def answer(
     inputs: Callable[[Sample], list[torch.Tensor]],
     folder: Path,
     tell: Callable[[Any], None],
-) -> Answers:
+) -> RecordedAnswers:
     """Run some of the samples in PyTorch. What it refuses is left to the judge, which will meet the same refusal."""
     folder.mkdir(exist_ok=True)
     chosen = _with_truth(subject, samples)
@@ -131,7 +131,7 @@ def answer(
             let_go()
         torch.save((ours, truth), folder / f"{samples.index(sample)}.pt")
         done.append(sample)
-    return Answers(folder, tuple(samples), frozenset(done), frozenset(truths), no_truth)
+    return RecordedAnswers(folder, tuple(samples), frozenset(done), frozenset(truths), no_truth)
 
 
 def _with_truth(subject: Subject, samples: Sequence[Sample]) -> set[Sample]:

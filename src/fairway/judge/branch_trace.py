@@ -27,7 +27,7 @@ _MAKING = (torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor
 
 
 @dataclass(frozen=True)
-class Site:
+class TraceSite:
     """A place that can go more than one way: a jump in a function's bytecode, or a line that makes a list a tensor."""
 
     code: types.CodeType
@@ -41,7 +41,7 @@ Span = tuple[int, int, int, int]
 
 
 @cache
-def position(site: Site) -> Span:
+def position(site: TraceSite) -> Span:
     """Return where the expression that decides is in its file."""
     return (site.offset, site.offset, 0, 0) if site.kind == "list" else span_at(site.code, site.offset)
 
@@ -62,13 +62,13 @@ class Ways:
     """What a run did at each site, in the order in which the sites were met."""
 
     clock: Callable[[], int]
-    taken: dict[Site, set[Any]] = field(default_factory=dict)
+    taken: dict[TraceSite, set[Any]] = field(default_factory=dict)
     """For a jump the answers to its question, for a loop its steps each time it was entered, for a list its shape."""
     counts: dict[tuple[types.CodeType, Span], set[int]] = field(default_factory=dict)
     """How often the answer was yes in one call of the function: the steps of a `while`, which asks at two places."""
-    when: dict[tuple[Site, Any], int] = field(default_factory=dict)
+    when: dict[tuple[TraceSite, Any], int] = field(default_factory=dict)
     """When a question was first answered so, by the clock given, in that order. For loops and lists when first met."""
-    paused: dict[tuple[int, types.CodeType], Counter[Site]] = field(default_factory=dict)
+    paused: dict[tuple[int, types.CodeType], Counter[TraceSite]] = field(default_factory=dict)
     """The steps taken so far in generators that have handed something out."""
 
 
@@ -94,15 +94,15 @@ def ways_of(run: Callable[[], Any], clock: Callable[[], int] = int) -> Ways:
 
 
 @cache
-def jumps_of(code: types.CodeType) -> dict[int, tuple[int, Site]]:
+def jumps_of(code: types.CodeType) -> dict[int, tuple[int, TraceSite]]:
     """The instructions that go one of two ways: where each goes on if it does not jump, and its site."""
-    found: dict[int, tuple[int, Site]] = {}
+    found: dict[int, tuple[int, TraceSite]] = {}
     begins = None
     for one, following in pairwise(dis.get_instructions(code)):
         begins = one.offset if begins is None else begins
         if one.opname == "FOR_ITER" or ("JUMP" in one.opname and "IF" in one.opname):
             # A long jump has a prefix, and Python 3.11 stops at the prefix alone.
-            found[begins] = found[one.offset] = following.offset, Site(code, one.offset, _kind(one.opname))
+            found[begins] = found[one.offset] = following.offset, TraceSite(code, one.offset, _kind(one.opname))
         begins = begins if one.opname == "EXTENDED_ARG" else None
     return found
 
@@ -113,7 +113,7 @@ def _kind(name: str) -> str:
     return "none" if name.endswith("NONE") else "true" if "IF_TRUE" in name else "false"
 
 
-def _follow(jumps: Mapping[int, tuple[int, Site]], ways: Ways, steps: Counter[Site]) -> Any:
+def _follow(jumps: Mapping[int, tuple[int, TraceSite]], ways: Ways, steps: Counter[TraceSite]) -> Any:
     """What is called at each instruction of one call of the function."""
     last = -1
 
@@ -143,7 +143,7 @@ def _pauses(frame: types.FrameType) -> bool:
     return dis.opname[frame.f_code.co_code[frame.f_lasti]] in ("YIELD_VALUE", "RETURN_GENERATOR")
 
 
-def _close(steps: Counter[Site], ways: Ways) -> None:
+def _close(steps: Counter[TraceSite], ways: Ways) -> None:
     """The function has ended, its questions were so often true. A loop that was left early hangs on what ended it."""
     asked: Counter[tuple[types.CodeType, Span]] = Counter()
     for site, number in steps.items():
@@ -172,6 +172,6 @@ class _Lists(TorchFunctionMode):
             frame = frame.f_back
         if frame is not None:
             shape = data.shape if isinstance(data, np.ndarray) else (len(data),)
-            site = Site(frame.f_code, frame.f_lineno, "list")
+            site = TraceSite(frame.f_code, frame.f_lineno, "list")
             self.ways.taken.setdefault(site, set()).add(tuple(shape))
             self.ways.when.setdefault((site, None), self.ways.clock())

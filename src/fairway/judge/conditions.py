@@ -10,11 +10,11 @@ from functools import cache
 from pathlib import Path
 
 from fairway.diagnostics import Where
-from fairway.judge.branch_trace import Site, Span, position
+from fairway.judge.branch_trace import Span, TraceSite, position
 
 
 @dataclass(frozen=True)
-class Header:
+class ConditionSource:
     """What decides at a site: a branch, a `for`, a `while` or a list, its line, and its words."""
 
     kind: str
@@ -32,23 +32,23 @@ class Header:
     """The answers after which the statement only raises: such inputs are illegal, and no file needs to handle them."""
 
 
-def header_of(site: Site) -> Header | None:
+def header_of(site: TraceSite) -> ConditionSource | None:
     """None for jumps that are no question of the model's, such as those of `try` and `with`."""
     file, span = site.code.co_filename, position(site)
     if site.kind == "list":
-        return Header("list", span[0], "")
+        return ConditionSource("list", span[0], "")
     near = [one for one in _deciding(file) if span == one.around or _within(span, one.asked)]
     return min(near, default=None, key=lambda one: (one.kind == "and", one.asked[1] - one.asked[0], one.asked[3]))
 
 
 @cache
-def _deciding(file: str) -> list[Header]:
+def _deciding(file: str) -> list[ConditionSource]:
     """The expressions of a file on which its flow hangs."""
     try:
         tree = ast.parse(Path(file).read_text())
     except (OSError, SyntaxError, UnicodeDecodeError):
         return []
-    found: list[Header] = []
+    found: list[ConditionSource] = []
     for node in ast.walk(tree):
         match node:
             case ast.If() | ast.IfExp() | ast.While():
@@ -57,23 +57,27 @@ def _deciding(file: str) -> list[Header]:
                 single = not isinstance(test, ast.BoolOp | ast.UnaryOp)
                 text = f"{words}{ast.unparse(test)}"
                 places = span_of(test), span_of(node)
-                found.append(Header(kind, node.lineno, text, *places, single, test, _raising(node)))
+                found.append(ConditionSource(kind, node.lineno, text, *places, single, test, _raising(node)))
             case ast.Assert(test):
                 text = f"assert {ast.unparse(test)}"
                 raises = frozenset({False})
-                found.append(Header("assert", node.lineno, text, span_of(test), span_of(node), True, test, raises))
+                found.append(
+                    ConditionSource("assert", node.lineno, text, span_of(test), span_of(node), True, test, raises)
+                )
             case ast.For():
                 words = f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}"
-                found.append(Header("for", node.lineno, words, span_of(node.iter), span_of(node)))
+                found.append(ConditionSource("for", node.lineno, words, span_of(node.iter), span_of(node)))
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 for one in node.generators:
                     words = f"for {ast.unparse(one.target)} in {ast.unparse(one.iter)}"
-                    found.append(Header("for", one.target.lineno, words, span_of(one.iter), span_of(node)))
+                    found.append(ConditionSource("for", one.target.lineno, words, span_of(one.iter), span_of(node)))
                     for test in one.ifs:
                         place = span_of(test)
-                        found.append(Header("if", test.lineno, ast.unparse(test), place, place, True, test))
+                        found.append(ConditionSource("if", test.lineno, ast.unparse(test), place, place, True, test))
             case ast.BoolOp():
-                found.append(Header("and", node.lineno, ast.unparse(node), span_of(node), span_of(node), test=node))
+                found.append(
+                    ConditionSource("and", node.lineno, ast.unparse(node), span_of(node), span_of(node), test=node)
+                )
     return found
 
 
@@ -98,7 +102,7 @@ def _within(inner: Span, outer: Span) -> bool:
     return (outer[0], outer[2]) <= (inner[0], inner[2]) and (inner[1], inner[3]) <= (outer[1], outer[3])
 
 
-def place_of(site: Site, header: Header) -> Where:
+def place_of(site: TraceSite, header: ConditionSource) -> Where:
     file = site.code.co_filename
     source = linecache.getline(file, header.line).strip() or None
     return Where(file=file, line=header.line, function=site.code.co_qualname, source=source)

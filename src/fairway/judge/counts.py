@@ -15,7 +15,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Counted:
+class DecisionCounts:
     """Elements of whole numbers, bools or steps that differ, and how many may, with the sizes of the differences."""
 
     theirs: int
@@ -37,7 +37,7 @@ def _share(value: float, allowed: float) -> float:
 
 def count_differences(
     name: str, ours: Array, theirs: Array, moved: Sequence[Array], far: Sequence[Array] = ()
-) -> Counted:
+) -> DecisionCounts:
     """Count where the file differs from PyTorch in whole numbers or bools.
 
     `moved` are PyTorch's answers in float64 and with its roundings moved: the file may differ at `FACTOR` times as
@@ -55,7 +55,7 @@ def count_differences(
     if count:
         place = tuple(int(i) for i in np.argwhere(strange if strange.any() else wrong)[0])
         text = f"{name}{list(place)}: PyTorch {ours[place]}, file {theirs[place]}; {count} of {ours.size} differ"
-    return Counted(
+    return DecisionCounts(
         theirs=count,
         size=_size(ours, theirs, strange),
         allowed=max(

@@ -21,9 +21,9 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from fairway.judge.branch_trace import Site, Span, jumps_of, position, span_at
-from fairway.judge.conditions import Header, header_of, span_of
-from fairway.judge.leaves import Leaf, Seen, leaves_of, names_assigned
+from fairway.judge.branch_trace import Span, TraceSite, jumps_of, position, span_at
+from fairway.judge.conditions import ConditionSource, header_of, span_of
+from fairway.judge.leaves import ConditionPart, Seen, leaves_of, names_assigned
 from fairway.model.sample import Sample
 from fairway.model.source import is_models
 
@@ -71,11 +71,11 @@ class Observation:
 class Branch:
     """A jump that a run decided."""
 
-    site: Site
-    header: Header
+    site: TraceSite
+    header: ConditionSource
     test: ast.expr
     """The part of the condition that this jump decides."""
-    leaves: tuple[Leaf, ...]
+    leaves: tuple[ConditionPart, ...]
     answers: set[bool] = field(default_factory=set)
     observations: list[Observation] = field(default_factory=list)
     kept_of_run: tuple[int, int] = (-1, 0)
@@ -112,12 +112,12 @@ class Coverage:
     """Branches that were decided in the runs so far."""
 
     def __init__(self, model: torch.nn.Module) -> None:
-        self.branches: dict[Site, Branch] = {}
+        self.branches: dict[TraceSite, Branch] = {}
         self.reads: set[Place] = set()
         """Expressions of the model's own code during which a tensor's values were read."""
         self.drawing: list[Sample] = []
         """Samples at which the model drew random numbers."""
-        self._left_out: set[Site] = set()
+        self._left_out: set[TraceSite] = set()
         self._constants = {id(t) for t in (*model.parameters(), *model.buffers())}
 
     @contextmanager
@@ -142,7 +142,7 @@ class Coverage:
             finally:
                 sys.settrace(before)
 
-    def _tracer(self, jumps: Mapping[int, tuple[int, Site]], run: int) -> Callable[..., Any]:
+    def _tracer(self, jumps: Mapping[int, tuple[int, TraceSite]], run: int) -> Callable[..., Any]:
         last = -1
         values: tuple[Seen, ...] = ()
 
@@ -163,7 +163,7 @@ class Coverage:
 
         return at
 
-    def _branch(self, site: Site) -> Branch | None:
+    def _branch(self, site: TraceSite) -> Branch | None:
         if site in self._left_out:
             return None
         branch = self.branches.get(site)
@@ -175,7 +175,7 @@ class Coverage:
             self.branches[site] = branch
         return branch
 
-    def _decided(self, site: Site, run: int, values: tuple[Seen, ...], answer: bool) -> None:
+    def _decided(self, site: TraceSite, run: int, values: tuple[Seen, ...], answer: bool) -> None:
         branch = self.branches.get(site)
         if branch is None:
             return
@@ -251,7 +251,7 @@ def _can_read_values(branch: Branch) -> bool:
     return not texts or not all(_STRUCTURAL.search(text) for text in texts)
 
 
-def _make_branch(site: Site) -> Branch | None:
+def _make_branch(site: TraceSite) -> Branch | None:
     """Return the branch at a jump, or None if the jump is not a question of the model's."""
     if site.kind in ("loop", "none"):
         return None
@@ -262,7 +262,7 @@ def _make_branch(site: Site) -> Branch | None:
     return Branch(site, header, test, leaves_of(test))
 
 
-def _part(test: ast.expr, site: Site) -> ast.expr:
+def _part(test: ast.expr, site: TraceSite) -> ast.expr:
     """Return the part of a condition that a jump decides: what the instruction before the jump computes.
 
     The jumps of a chain such as `0 < x < 1` all have the place of the whole; they follow each other in its order.

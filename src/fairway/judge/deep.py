@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 
 from fairway.judge.judge import Judge
-from fairway.judge.sample_result import Trial
+from fairway.judge.sample_result import SampleResult
 from fairway.model.sample import Sample, sample
 
 EXAMPLES = 500
@@ -45,7 +45,7 @@ def explore(judge: Judge, tell: Callable[[Any], None]) -> Sample | None:
     sizes = st.fixed_dictionaries({d.name: _one_of(d.sizes) for d in subject.domain.dims})
     flavours = ("normal",) * len(subject.flavours) + tuple(subject.flavours)  # what is rare shows among these
     samples = st.builds(sample, sizes, _one_of(range(2**16)), _one_of(flavours))
-    trials: dict[Sample, Trial] = {}
+    trials: dict[Sample, SampleResult] = {}
     wrong: set[Sample] = set()
 
     def is_wrong(one: Sample) -> bool:
@@ -67,7 +67,7 @@ def explore(judge: Judge, tell: Callable[[Any], None]) -> Sample | None:
     return min(left, key=lambda one: tuple(one.sizes.values()), default=None)
 
 
-def _is_beyond_excuse(judge: Judge, trial: Trial) -> bool:
+def _is_beyond_excuse(judge: Judge, trial: SampleResult) -> bool:
     return trial.illegal is None and judge.ratio(trial) > 1 and not judge.excuse(trial)
 
 

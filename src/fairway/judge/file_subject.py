@@ -17,18 +17,18 @@ from fairway.diagnostics.errors import UserError, complain
 from fairway.judge.runtimes.ort import OrtSession
 from fairway.judge.runtimes.wide_tensors import Wide
 from fairway.model.dims import Size, parse_size
-from fairway.model.onnx_file import Header, Value
+from fairway.model.onnx_file import OnnxHeader, OnnxValue
 from fairway.model.recipe import Overrides
 from fairway.model.spec import DTYPES, TensorSpec, parse_input
 from fairway.model.subject import Subject, build_subject
 from fairway.model.tree import flatten
-from fairway.record.reader import Stored
+from fairway.record.reader import StoredRecord
 
 
 class FileModel(torch.nn.Module):
     """The file in ONNX Runtime behind PyTorch's interface; opened at its first call."""
 
-    def __init__(self, header: Header) -> None:
+    def __init__(self, header: OnnxHeader) -> None:
         super().__init__()
         self._path = header.path
         self._outputs = tuple(value.name for value in header.outputs)
@@ -45,7 +45,7 @@ class FileModel(torch.nn.Module):
         return {name: torch.from_numpy(np.array(a)) for name, a in zip(self._outputs, answers, strict=True)}
 
 
-def file_subject(header: Header, stored: Stored | None, said: Overrides) -> Subject:
+def file_subject(header: OnnxHeader, stored: StoredRecord | None, said: Overrides) -> Subject:
     """What is known of the file's inputs, with the file itself as the model. `stored` is its record, if it has one."""
     lines = _recorded(header, stored)
     spec: list[str | TensorSpec]
@@ -71,7 +71,7 @@ def file_subject(header: Header, stored: Stored | None, said: Overrides) -> Subj
     )
 
 
-def _recorded(header: Header, stored: Stored | None) -> tuple[TensorSpec, ...] | None:
+def _recorded(header: OnnxHeader, stored: StoredRecord | None) -> tuple[TensorSpec, ...] | None:
     """The record's spec, if it reads and names the file's inputs."""
     lines = None if stored is None else stored.whole.get("subject", {}).get("inputs")
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
@@ -83,7 +83,7 @@ def _recorded(header: Header, stored: Stored | None) -> tuple[TensorSpec, ...] |
     return None
 
 
-def _example(stored: Stored | None, bounds: dict[str, tuple[int, int]], said: Overrides) -> dict[str, int]:
+def _example(stored: StoredRecord | None, bounds: dict[str, tuple[int, int]], said: Overrides) -> dict[str, int]:
     """The record's example, as far as it lies within the bounds that hold now."""
     sizes = None if stored is None else stored.whole.get("subject", {}).get("example")
     if not isinstance(sizes, dict):
@@ -99,7 +99,7 @@ def _example(stored: Stored | None, bounds: dict[str, tuple[int, int]], said: Ov
     }
 
 
-def _declared(value: Value) -> TensorSpec:
+def _declared(value: OnnxValue) -> TensorSpec:
     if value.shape is None or value.dtype not in DTYPES:
         todo = (f"Say what it is: --input '{value.name}: float32[batch, 3]'.",)
         raise complain("FW010", f"the file has no record, and says of an input only {value}", todo=todo)

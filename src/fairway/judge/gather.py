@@ -12,7 +12,7 @@ import torch
 
 from fairway.diagnostics import Finding, Where
 from fairway.diagnostics.excuses import count_reasons
-from fairway.judge.answers import LEAN_MODEL_BYTES, Answers, model_bytes
+from fairway.judge.answers import LEAN_MODEL_BYTES, RecordedAnswers, model_bytes
 from fairway.judge.boundary import Shrunk, shrink
 from fairway.judge.budget import affordable_point
 from fairway.judge.compare import is_lost
@@ -23,9 +23,9 @@ from fairway.judge.judge import ENOUGH, HOPELESS, Judge, Runner, open_runtime
 from fairway.judge.lattice import Level
 from fairway.judge.randomness import find_randomness
 from fairway.judge.rows import compare_rows
-from fairway.judge.sample_result import TIES, Trial
+from fairway.judge.sample_result import TIES, SampleResult
 from fairway.judge.samples import every_sample
-from fairway.judge.weight_comparison import Weights, compare_weights
+from fairway.judge.weight_comparison import ModelTensors, compare_weights
 from fairway.judge.yardstick import FACTOR, STATED
 from fairway.model.canary import Array, Feeds, note
 from fairway.model.dims import Point
@@ -50,13 +50,13 @@ def gather(
     edges: Mapping[str, Sequence[int]],
     data: Sequence[list[torch.Tensor]],
     tell: Tell,
-    answers: Answers | None = None,
+    answers: RecordedAnswers | None = None,
     facts: FileFacts | None = None,
 ) -> Evidence:
     """Parity over the lattice; for a wrong file, the smallest failing shape and its boundary."""
     started = time.monotonic()
     facts = facts or FileFacts()
-    weights = Weights(subject.model)
+    weights = ModelTensors(subject.model)
     run = open_runtime(path, lean=model_bytes(subject.model) >= LEAN_MODEL_BYTES, threads=0 if answers else None)
     judge = Judge(subject, run, output_names, data, answers)
     samples = every_sample(subject, path, level, edges, data, facts)
@@ -146,7 +146,7 @@ def _take(judge: Judge, samples: Sequence[Sample], tell: Tell) -> None:
             return
 
 
-def _shrink(judge: Judge, failures: list[Trial]) -> Shrunk | None:
+def _shrink(judge: Judge, failures: list[SampleResult]) -> Shrunk | None:
     ordinary = [t for t in failures if t.sample.data is None]
     if not ordinary or not judge.subject.domain.dims:
         return None
@@ -158,7 +158,7 @@ def _shrink(judge: Judge, failures: list[Trial]) -> Shrunk | None:
     return shrink(judge.subject.domain, first.sample.sizes, judge.subject.example, bad)
 
 
-def _failing(judge: Judge, failures: list[Trial], shrunk: Shrunk | None) -> tuple[Sample, ...]:
+def _failing(judge: Judge, failures: list[SampleResult], shrunk: Shrunk | None) -> tuple[Sample, ...]:
     """One of the lattice's samples, and where the shape can be smaller, that one."""
     if not failures:
         return ()
@@ -169,7 +169,7 @@ def _failing(judge: Judge, failures: list[Trial], shrunk: Shrunk | None) -> tupl
     return (first, small) if small != first and judge.bad(small) else (first,)
 
 
-def _sides(judge: Judge, failures: list[Trial], shrunk: Shrunk | None) -> tuple[tuple[Sizes, Sizes], ...]:
+def _sides(judge: Judge, failures: list[SampleResult], shrunk: Shrunk | None) -> tuple[tuple[Sizes, Sizes], ...]:
     """The two sides of each boundary; where the example fails too, the two samples that differ least in size."""
     example = dict(judge.subject.example)
     if shrunk is not None and shrunk.boundaries:
@@ -196,7 +196,7 @@ def _volume(point: Point) -> int:
     return product
 
 
-def _findings(judge: Judge, failures: list[Trial], shrunk: Shrunk | None) -> list[Finding]:
+def _findings(judge: Judge, failures: list[SampleResult], shrunk: Shrunk | None) -> list[Finding]:
     found: list[Finding] = []
     if failures:
         found += _wrong(judge, failures, shrunk)
@@ -217,7 +217,7 @@ def _findings(judge: Judge, failures: list[Trial], shrunk: Shrunk | None) -> lis
     return found
 
 
-def _wrong(judge: Judge, failures: list[Trial], shrunk: Shrunk | None) -> list[Finding]:
+def _wrong(judge: Judge, failures: list[SampleResult], shrunk: Shrunk | None) -> list[Finding]:
     if shrunk is not None and shrunk.fixed:
         example = judge.subject.example
         dims = ", ".join(f"{name} is fixed at {example[name]}" for name in shrunk.fixed)
@@ -236,7 +236,7 @@ def _wrong(judge: Judge, failures: list[Trial], shrunk: Shrunk | None) -> list[F
     return [Finding(code, said, where=_node(said), data={"point": trial.sample.sizes})]
 
 
-def _say(judge: Judge, trial: Trial) -> str:
+def _say(judge: Judge, trial: SampleResult) -> str:
     if trial.difference is not None:
         return f"{trial.difference.text}, at {trial.sample}"
     name = max(trial.measured, key=lambda n: judge.ratio_of(trial, n))
@@ -282,7 +282,7 @@ def _meaningless(judge: Judge) -> list[Finding]:
     return [Finding("FW423", "; ".join(parts))] if parts else []
 
 
-def _tested(judge: Judge, trial: Trial, failures: list[Trial]) -> Tested:
+def _tested(judge: Judge, trial: SampleResult, failures: list[SampleResult]) -> Tested:
     note = trial.illegal and f"not legal in PyTorch: {trial.illegal}"
     note = note or (trial.difference.text if trial.difference else "")
     if trial.sample.touch is not None:
@@ -302,13 +302,13 @@ def _tested(judge: Judge, trial: Trial, failures: list[Trial]) -> Tested:
     )
 
 
-def _ratios(judge: Judge, trial: Trial) -> tuple[float | None, ...]:
+def _ratios(judge: Judge, trial: SampleResult) -> tuple[float | None, ...]:
     """One for each output, to four digits: there may be many outputs, and a record stays small."""
     found = [judge.ratio_of(trial, name) if name in trial.measured else None for name in judge.output_names]
     return tuple(None if one is None or one == float("inf") else float(f"{one:.4g}") for one in found)
 
 
-def _outputs(judge: Judge, failures: list[Trial]) -> tuple[OutputError, ...]:
+def _outputs(judge: Judge, failures: list[SampleResult]) -> tuple[OutputError, ...]:
     """The worst ratio and errors of each output. Excused samples are left out, wrong ones are not."""
     rows = []
     for name in judge.output_names:

@@ -11,16 +11,16 @@ from dataclasses import replace
 import torch
 
 from fairway.diagnostics.errors import UserError, complain
-from fairway.judge.answers import Answers
+from fairway.judge.answers import RecordedAnswers
 from fairway.judge.cells import Array
 from fairway.judge.compare import Difference, compare_structure, find_worst, is_lost, measure
-from fairway.judge.counts import Counted, count_differences
+from fairway.judge.counts import DecisionCounts, count_differences
 from fairway.judge.runtimes.eager import run_eager, to_array
 from fairway.judge.runtimes.liberties import PlainArithmetic, StableOrder
 from fairway.judge.runtimes.ort import OrtSession
 from fairway.judge.runtimes.truth import run_truth
-from fairway.judge.sample_result import SUMS, TIES, Trial
-from fairway.judge.second_look import RUNS, Answer, Moved, is_hopeless, pooled_right, run_moved, settle
+from fairway.judge.sample_result import SUMS, TIES, SampleResult
+from fairway.judge.second_look import RUNS, ComparedOutput, Moved, is_hopeless, pooled_right, run_moved, settle
 from fairway.judge.yardstick import FACTOR, Yardstick
 from fairway.model.sample import Sample, apply_touch
 from fairway.model.subject import Subject
@@ -43,14 +43,14 @@ class Judge:
         run: Runner,
         output_names: Sequence[str],
         data: Sequence[list[torch.Tensor]] = (),
-        answers: Answers | None = None,
+        answers: RecordedAnswers | None = None,
     ) -> None:
         self.subject = subject
         self.output_names = tuple(output_names)
         self._run = run
         self._data = data
         self.yardsticks: dict[tuple[str, str], Yardstick] = {}
-        self.trials: list[Trial] = []
+        self.trials: list[SampleResult] = []
         self.answers = answers
         self.no_truth: str | None = None if answers is None else answers.no_truth
         self.frozen = False
@@ -68,15 +68,15 @@ class Judge:
     def inputs(self, sample: Sample) -> list[torch.Tensor]:
         return sample_inputs(self.subject, sample, self._data)
 
-    def take(self, sample: Sample) -> Trial:
+    def take(self, sample: Sample) -> SampleResult:
         """Runs one sample and remembers it."""
         trial = self.measure(sample)
         self.trials.append(trial)
         return trial
 
-    def measure(self, sample: Sample, fresh: bool = False) -> Trial:
+    def measure(self, sample: Sample, fresh: bool = False) -> SampleResult:
         """Runs one sample. `fresh` runs PyTorch also if its answer was written down before."""
-        trial = Trial(sample, learnt=not self.frozen)
+        trial = SampleResult(sample, learnt=not self.frozen)
         tensors = self.inputs(sample)
         kept = None if self.answers is None or fresh else self.answers.find(sample)
         with self._timed("PyTorch"):
@@ -116,7 +116,7 @@ class Judge:
         finally:
             self.frozen = before
 
-    def _eager(self, trial: Trial, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    def _eager(self, trial: SampleResult, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         try:
             return run_eager(self.subject, tensors)
         except UserError:
@@ -141,7 +141,7 @@ class Judge:
                 self.no_truth = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         return None
 
-    def _compare(self, trial: Trial, name: str, own: torch.Tensor, their: Array, truth: torch.Tensor) -> None:
+    def _compare(self, trial: SampleResult, name: str, own: torch.Tensor, their: Array, truth: torch.Tensor) -> None:
         ours, true = to_array(own), to_array(truth)
         found = compare_structure(name, ours, their)
         if found is None and not own.dtype.is_floating_point and not own.dtype.is_complex:
@@ -153,7 +153,7 @@ class Judge:
         trial.difference = trial.difference or found
 
     def _measure_numbers(
-        self, trial: Trial, name: str, dtype: str, ours: Array, their: Array, truth: Array
+        self, trial: SampleResult, name: str, dtype: str, ours: Array, their: Array, truth: Array
     ) -> Difference | None:
         yardstick = self.yardsticks.setdefault((name, trial.kind), Yardstick(dtype, self.no_truth is None))
         got = measure(name, truth, ours, their, by_row=not yardstick.truthful, dtype=dtype)
@@ -168,7 +168,7 @@ class Judge:
             trial.measured[name] = replace(got, worst=place, values=values)
         return None
 
-    def _yardstick(self, trial: Trial, name: str) -> Yardstick:
+    def _yardstick(self, trial: SampleResult, name: str) -> Yardstick:
         """What a trial is judged by: everything learnt of its kind, or of ordinary values if there is nothing."""
         yardstick = self.yardsticks[name, trial.kind]
         if not yardstick.cells.index.size:
@@ -178,13 +178,13 @@ class Judge:
             yardstick.learn(trial.measured[name].cells, trial.measured[name].largest)
         return yardstick
 
-    def ratio(self, trial: Trial) -> float:
+    def ratio(self, trial: SampleResult) -> float:
         """The candidate's worst error in units of what is allowed; beyond 1 it is wrong."""
         if trial.difference is not None:
             return float("inf")
         return max((self.ratio_of(trial, name) for name in trial.measured), default=0.0)
 
-    def ratio_of(self, trial: Trial, name: str) -> float:
+    def ratio_of(self, trial: SampleResult, name: str) -> float:
         got = trial.measured[name]
         allowed = self._yardstick(trial, name).allow(got.cells.index)
         ratio = float((got.theirs / allowed).max(initial=0.0))
@@ -195,7 +195,7 @@ class Judge:
         trial = self.measure(sample)
         return trial.illegal is None and self.ratio(trial) > 1 and not self.excuse(trial)
 
-    def excuse(self, trial: Trial) -> bool:
+    def excuse(self, trial: SampleResult) -> bool:
         """Whether a trial that seems wrong is right after all.
 
         It is if PyTorch moves as far once its roundings are moved: then it is `settled`. It is `excused` if PyTorch
@@ -218,9 +218,11 @@ class Judge:
             trial.excused = SUMS
         return bool(trial.excused)
 
-    def _settles(self, trial: Trial, tensors: list[torch.Tensor], answers: list[Answer], moved: Moved) -> bool:
+    def _settles(
+        self, trial: SampleResult, tensors: list[torch.Tensor], answers: list[ComparedOutput], moved: Moved
+    ) -> bool:
         """Moves PyTorch's roundings, more and more of them, until the file is right or there is no more hope."""
-        counts: dict[str, Counted] = {}
+        counts: dict[str, DecisionCounts] = {}
         for number in range(2 * RUNS):
             far = number >= RUNS
             run = run_moved(self.subject, tensors, number, FACTOR if far else 1.0)
@@ -234,12 +236,12 @@ class Judge:
         trial.settled = counts
         return False
 
-    def _accept(self, trial: Trial, counts: dict[str, Counted]) -> None:
+    def _accept(self, trial: SampleResult, counts: dict[str, DecisionCounts]) -> None:
         trial.settled = counts
         trial.difference = None
         trial.undecided = sum(one.theirs for name, one in counts.items() if name not in trial.measured)
 
-    def _right_in_stable_order(self, trial: Trial, tensors: list[torch.Tensor]) -> bool:
+    def _right_in_stable_order(self, trial: SampleResult, tensors: list[torch.Tensor]) -> bool:
         """Whether the file agrees with PyTorch once equal elements are sorted as they are."""
         with StableOrder() as order, self._unlearning():
             run_eager(self.subject, tensors)
@@ -248,13 +250,13 @@ class Judge:
             again = self.measure(trial.sample, fresh=True)
         return again.illegal is None and self.ratio(again) <= 1
 
-    def _answers(self, trial: Trial, tensors: list[torch.Tensor]) -> list[Answer]:
+    def _answers(self, trial: SampleResult, tensors: list[torch.Tensor]) -> list[ComparedOutput]:
         """PyTorch's, the file's and the true answer, output by output."""
         ours = run_eager(self.subject, tensors)
         theirs = self._run(self.subject.input_names, tensors)
         truths = self._truth(tensors, ours)
         return [
-            Answer(
+            ComparedOutput(
                 name,
                 to_array(own),
                 their,
@@ -264,12 +266,12 @@ class Judge:
             for i, (name, own, their) in enumerate(zip(self.output_names, ours, theirs, strict=True))
         ]
 
-    def failures(self) -> list[Trial]:
+    def failures(self) -> list[SampleResult]:
         """The trials that are wrong for certain, judged by everything learnt so far.
 
         Once enough of them have no excuse, the others are not asked for one: it costs several runs of the model each.
         """
-        found: list[Trial] = []
+        found: list[SampleResult] = []
         for trial in self.trials:
             suspect = trial.illegal is None and self.ratio(trial) > 1
             if suspect and (len(found) >= ENOUGH or not self.excuse(trial)):
@@ -280,7 +282,7 @@ class Judge:
             return []
         return found
 
-    def _right_together(self, found: Sequence[Trial]) -> bool:
+    def _right_together(self, found: Sequence[SampleResult]) -> bool:
         """Whether decisions at a few elements are right, counted over all samples."""
         right = [t for t in self.trials if t.settled and all(one.ratio <= 1 for one in t.settled.values())]
         for name in self.output_names:
@@ -293,7 +295,7 @@ class Judge:
         return True
 
 
-def _teaches(trial: Trial, name: str) -> bool:
+def _teaches(trial: SampleResult, name: str) -> bool:
     """Whether the errors of a trial say anything about other samples. They do not where PyTorch's numbers are lost."""
     return trial.learnt and not is_lost(trial.measured[name], trial.kind)
 

@@ -90,7 +90,7 @@ Seen = float | str | None
 
 
 @dataclass(frozen=True)
-class Leaf:
+class ConditionPart:
     """A part of a condition: its text, and how to evaluate it in the frame that is about to decide."""
 
     text: str
@@ -117,12 +117,12 @@ def plain(value: Any) -> Seen:
 
 
 @cache
-def leaves_of(test: ast.expr) -> tuple[Leaf, ...]:
+def leaves_of(test: ast.expr) -> tuple[ConditionPart, ...]:
     """Return the parts of a condition that arithmetic and comparisons combine, if they can be read safely."""
     found: dict[str, ast.expr] = {}
     _collect(test, found)
     return tuple(
-        Leaf(text, compile(ast.Expression(ast.fix_missing_locations(tree)), "<leaf>", "eval"))
+        ConditionPart(text, compile(ast.Expression(ast.fix_missing_locations(tree)), "<leaf>", "eval"))
         for text, tree in found.items()
     )
 

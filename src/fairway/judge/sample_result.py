@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fairway.judge.compare import Difference, Measured
-from fairway.judge.counts import Counted
+from fairway.judge.counts import DecisionCounts
 from fairway.model.sample import Sample
 
 TIES = "order of equal elements"
@@ -14,7 +14,7 @@ SUMS = "order of sums"
 
 
 @dataclass
-class Trial:
+class SampleResult:
     """What happened at one sample."""
 
     sample: Sample
@@ -30,7 +30,7 @@ class Trial:
     """Whether float64 was run at this sample."""
     learnt: bool = True
     """Whether the yardsticks have learnt from this sample; not after they were frozen."""
-    settled: dict[str, Counted] = field(default_factory=dict)
+    settled: dict[str, DecisionCounts] = field(default_factory=dict)
     """By output: what PyTorch's moved runs allow at a sample that seemed wrong."""
 
     @property

@@ -13,7 +13,7 @@ import torch
 
 from fairway.judge.cells import Array, pool
 from fairway.judge.compare import Measured, count_beyond, measure
-from fairway.judge.counts import Counted, count_differences
+from fairway.judge.counts import DecisionCounts, count_differences
 from fairway.judge.runtimes.eager import run_eager, to_array
 from fairway.judge.runtimes.liberties import CoarseFunctions
 from fairway.judge.runtimes.roundings import MovedRoundings
@@ -31,7 +31,7 @@ HOPELESS_COUNT = 100
 
 
 @dataclass(frozen=True)
-class Answer:
+class ComparedOutput:
     """One output at one sample: in PyTorch, in the file, and in float64 or None."""
 
     name: str
@@ -59,7 +59,7 @@ def run_moved(subject: Subject, tensors: Sequence[torch.Tensor], seed: int, time
         return []
 
 
-def settle(answers: Sequence[Answer], moved: Moved) -> dict[str, Counted]:
+def settle(answers: Sequence[ComparedOutput], moved: Moved) -> dict[str, DecisionCounts]:
     """Return for each output how far the file is off, in units of what PyTorch's moved answers allow."""
     found = {}
     for i, answer in enumerate(answers):
@@ -72,7 +72,9 @@ def settle(answers: Sequence[Answer], moved: Moved) -> dict[str, Counted]:
     return found
 
 
-def _settle_numbers(answer: Answer, base: Yardstick, near: Sequence[Array], far: Sequence[Array]) -> Counted:
+def _settle_numbers(
+    answer: ComparedOutput, base: Yardstick, near: Sequence[Array], far: Sequence[Array]
+) -> DecisionCounts:
     truth = answer.own if answer.truth is None else answer.truth
     wide = base.copy() if base.truthful else Yardstick(base.dtype, True)
     pooled = Yardstick(base.dtype, True)
@@ -86,23 +88,23 @@ def _settle_numbers(answer: Answer, base: Yardstick, near: Sequence[Array], far:
         pooled.learn(now.cells.pooled(), now.largest)
     elements = answer.own.size
     if got is None:
-        return Counted(elements, 1.0, 0.0, 1.0, elements)
+        return DecisionCounts(elements, 1.0, 0.0, 1.0, elements)
     ratio = float((got.theirs / wide.allow(got.cells.index)).max(initial=0.0))
     if ratio <= 1:
-        return Counted(0, ratio, 0.0, 1.0, elements)
+        return DecisionCounts(0, ratio, 0.0, 1.0, elements)
     size = float((got.theirs / pooled.allow(pool(got.cells.index))).max(initial=0.0))
     beyond = count_beyond(truth, answer.their, base)
     own = max(count_beyond(truth, other, base) for other in (answer.own, *near))
     allowed = max([FACTOR * own, *(float(count_beyond(truth, other, base)) for other in far)])
-    return Counted(beyond, size, allowed, 1.0, elements)
+    return DecisionCounts(beyond, size, allowed, 1.0, elements)
 
 
-def is_hopeless(counts: Iterable[Counted]) -> bool:
+def is_hopeless(counts: Iterable[DecisionCounts]) -> bool:
     """Whether the file differs at so many more elements than PyTorch that no further run can make it right."""
     return any(one.theirs > HOPELESS_COUNT * max(one.allowed, 1.0) / FACTOR for one in counts)
 
 
-def pooled_right(wrong: Sequence[Counted], right: Sequence[Counted]) -> bool:
+def pooled_right(wrong: Sequence[DecisionCounts], right: Sequence[DecisionCounts]) -> bool:
     """Whether samples that differ at a few elements are right together with the others of their output.
 
     The others must be as many: what differs where PyTorch never moves is no matter of luck.

@@ -34,7 +34,7 @@ _KINDS = {ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataTyp
 _NORMS = (torch.nn.modules.batchnorm._NormBase,)
 
 
-class Weights:
+class ModelTensors:
     """The model's parameters and buffers, before the model runs."""
 
     def __init__(self, model: torch.nn.Module) -> None:
@@ -63,9 +63,9 @@ def _is_comparable(tensor: torch.Tensor) -> bool:
     return is_plain and tensor.is_floating_point() and tensor.dtype.itemsize > 1
 
 
-def compare_weights(model: ir.Model, weights: Weights) -> list[Finding]:
+def compare_weights(model: ir.Model, weights: ModelTensors) -> list[Finding]:
     """Return a finding for each initializer that is a parameter of the model with other numbers."""
-    known = _Known(weights.unchanged())
+    known = _TensorIndex(weights.unchanged())
     if not known.tensors:
         return []
     matrices_first = sorted(_initializers(model), key=lambda one: -len(one[1].shape))
@@ -106,7 +106,7 @@ def _initializers(model: ir.Model) -> Iterator[tuple[str, ir.TensorProtocol]]:
             yield node.outputs[0].name or "", constant.as_tensor()
 
 
-class _Known:
+class _TensorIndex:
     """The model's tensors by name, by number of elements, and by the place of their bytes."""
 
     def __init__(self, tensors: dict[str, torch.Tensor]) -> None:
@@ -182,7 +182,7 @@ def _orders(numbers: torch.Tensor, tensor: torch.Tensor) -> Iterator[torch.Tenso
             yield turned
 
 
-def _examine(initializer: str, constant: ir.TensorProtocol, known: _Known) -> _Altered | None:
+def _examine(initializer: str, constant: ir.TensorProtocol, known: _TensorIndex) -> _Altered | None:
     """Return how an initializer differs from the parameter that it is; None if it is equal, or not a parameter."""
     names = known.named(initializer, constant.size)
     if constant.size == 0 or (not names and constant.size < SMALLEST_ELEMENTS):
@@ -195,7 +195,7 @@ def _examine(initializer: str, constant: ir.TensorProtocol, known: _Known) -> _A
     return None if found is None else _Altered(initializer, *found)
 
 
-def _compare_named(constant: ir.TensorProtocol, names: list[str], known: _Known) -> tuple[str, Alteration] | None:
+def _compare_named(constant: ir.TensorProtocol, names: list[str], known: _TensorIndex) -> tuple[str, Alteration] | None:
     numbers = _read(constant)
     found: list[tuple[str, Alteration]] = []
     for name in names:
@@ -207,7 +207,7 @@ def _compare_named(constant: ir.TensorProtocol, names: list[str], known: _Known)
     return min(found, key=lambda one: one[1].differing)
 
 
-def _compare_alike(constant: ir.TensorProtocol, known: _Known) -> tuple[str, Alteration] | None:
+def _compare_alike(constant: ir.TensorProtocol, known: _TensorIndex) -> tuple[str, Alteration] | None:
     alike = known.alike(_read(constant))
     if alike is None:
         return None

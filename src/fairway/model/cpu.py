@@ -58,7 +58,7 @@ class Cpu:
 
 
 @dataclass(frozen=True)
-class Arithmetic:
+class Int8Types:
     """The 8-bit types to use, and why."""
 
     activations: str
@@ -80,13 +80,13 @@ def this_cpu(cpuinfo: Path = CPUINFO) -> Cpu:
     return Cpu(platform.machine(), said.get("model name", "unknown"), tuple(f for f in TOLD if f in flags))
 
 
-def choose_arithmetic(cpu: Cpu) -> Arithmetic:
+def choose_arithmetic(cpu: Cpu) -> Int8Types:
     if not cpu.x86:
-        return Arithmetic("int8", "int8", False, "ARM kernels take signed bytes and sum in 32 bits")
+        return Int8Types("int8", "int8", False, "ARM kernels take signed bytes and sum in 32 bits")
     if cpu.saturates:
         why = "without VNNI, sums of byte products saturate at 16 bits: weights keep one bit free"
-        return Arithmetic("uint8", "int8", True, why)
-    return Arithmetic("uint8", "int8", False, "with VNNI, sums of byte products have 32 bits")
+        return Int8Types("uint8", "int8", True, why)
+    return Int8Types("uint8", "int8", False, "with VNNI, sums of byte products have 32 bits")
 
 
 def made_elsewhere(record: Mapping[str, Any], cpu: Cpu) -> Finding | None:

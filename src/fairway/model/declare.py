@@ -13,7 +13,7 @@ import torch
 from fairway.diagnostics.errors import complain
 from fairway.model.dims import UNDECLARED_HIGH, Size, parse_size
 from fairway.model.spec import LONGEST
-from fairway.model.tree import Leaf
+from fairway.model.tree import TreeLeaf
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Declared:
     bounds: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
-def declare(dims: Any, leaves: Sequence[Leaf], top: Sequence[str]) -> Declared:
+def declare(dims: Any, leaves: Sequence[TreeLeaf], top: Sequence[str]) -> Declared:
     """Reads `dims` against the tensors given. `top` are the names of forward's arguments, in order."""
     declared = Declared()
     by_name = {leaf.name: leaf.value for leaf in leaves}

@@ -19,7 +19,7 @@ from fairway.model.example import choose_example, read_sizes
 from fairway.model.ranges import ValueRange, draw_inputs, first_range
 from fairway.model.source import user_frame
 from fairway.model.spec import TensorSpec, parse_input
-from fairway.model.tree import Leaf, Slot, flatten, template
+from fairway.model.tree import Slot, TreeLeaf, flatten, template
 from fairway.model.values import FLAVOURS, Flavour
 
 Maker = Callable[[Point, int, Flavour, Sequence[ValueRange]], list[torch.Tensor]]
@@ -151,7 +151,7 @@ def _bind(model: torch.nn.Module, inputs: Any) -> tuple[Any, dict[str, Any]]:
     return (args, kwargs), named
 
 
-def _leaves(named: Mapping[str, Any]) -> list[Leaf]:
+def _leaves(named: Mapping[str, Any]) -> list[TreeLeaf]:
     leaves = flatten(named)
     for leaf in leaves:
         if isinstance(leaf.value, np.ndarray):

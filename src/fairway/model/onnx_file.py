@@ -24,7 +24,7 @@ LARGEST = 2**31
 
 
 @dataclass(frozen=True)
-class Value:
+class OnnxValue:
     """A graph input or output as the file declares it. A size is a number, a name, or None."""
 
     name: str
@@ -37,14 +37,14 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Header:
+class OnnxHeader:
     """What a file says of itself, read without its weights."""
 
     path: Path
     opset: int
     opsets: dict[str, int]
-    inputs: tuple[Value, ...]
-    outputs: tuple[Value, ...]
+    inputs: tuple[OnnxValue, ...]
+    outputs: tuple[OnnxValue, ...]
     nodes: int
     weights: int
     weight_bytes: int
@@ -55,12 +55,12 @@ class Header:
     producer: str
 
 
-def open_header(path: Path) -> Header:
+def open_header(path: Path) -> OnnxHeader:
     """Reads the structure; refuses what is not ONNX, and what asks for other files or for memory it must not have."""
     return open_file(path)[0]
 
 
-def open_file(path: Path) -> tuple[Header, Any]:
+def open_file(path: Path) -> tuple[OnnxHeader, Any]:
     """As `open_header`, and the structure itself, an onnx.ModelProto whose weights may lie elsewhere."""
     proto = _parse(path)
     try:
@@ -92,11 +92,11 @@ def _parse(path: Path) -> Any:
     return proto
 
 
-def _describe(path: Path, proto: Any) -> Header:
+def _describe(path: Path, proto: Any) -> OnnxHeader:
     external, tensor_bytes = check_asks(path, proto)
     opsets = {text(o.domain): o.version for o in proto.opset_import}
     weights = {i.name for i in proto.graph.initializer}
-    return Header(
+    return OnnxHeader(
         path=path,
         opset=opsets.get("", opsets.get("ai.onnx", 0)),
         opsets=opsets,
@@ -112,7 +112,7 @@ def _describe(path: Path, proto: Any) -> Header:
     )
 
 
-def _value(value: Any) -> Value:
+def _value(value: Any) -> OnnxValue:
     import onnx
 
     kind = value.type.tensor_type
@@ -120,19 +120,19 @@ def _value(value: Any) -> Value:
     dtype = onnx.TensorProto.DataType.Name(kind.elem_type).lower() if kind.elem_type in known[1:] else "?"
     dtype = {"float": "float32", "double": "float64"}.get(dtype, dtype)
     if not kind.HasField("shape"):
-        return Value(text(value.name), dtype, None)
+        return OnnxValue(text(value.name), dtype, None)
     sizes = tuple(d.dim_value if d.HasField("dim_value") else (text(d.dim_param) or None) for d in kind.shape.dim)
-    return Value(text(value.name), dtype, sizes)
+    return OnnxValue(text(value.name), dtype, sizes)
 
 
-def check_room(header: Header) -> None:
+def check_room(header: OnnxHeader) -> None:
     """The weights must fit into memory before an engine is asked to load them."""
     if header.tensor_bytes > room():
         asked = f"its tensors ask for {amount(header.tensor_bytes)}; this machine has {amount(room())}"
         raise complain("FW114", f"{header.path.name}: {asked}")
 
 
-def check_signature(header: Header, subject: Subject) -> None:
+def check_signature(header: OnnxHeader, subject: Subject) -> None:
     """The file's inputs must be the declared ones, by name, dtype and rank."""
     theirs = {v.name: v for v in header.inputs}
     if set(theirs) != set(subject.input_names):
@@ -144,7 +144,7 @@ def check_signature(header: Header, subject: Subject) -> None:
             raise complain("FW411", f"the file has {value}; declared is {spec}")
 
 
-def _renamed(header: Header, subject: Subject) -> str:
+def _renamed(header: OnnxHeader, subject: Subject) -> str:
     """TorchScript's exporter renames an input whose name an output has too, and says nothing."""
     both = {v.name for v in header.outputs} & set(subject.input_names)
     for value in header.inputs:
@@ -154,7 +154,7 @@ def _renamed(header: Header, subject: Subject) -> str:
     return ""
 
 
-def dims_fixed(header: Header, subject: Subject) -> list[str]:
+def dims_fixed(header: OnnxHeader, subject: Subject) -> list[str]:
     """Axes that the file fixes although they are declared dynamic."""
     theirs = {v.name: v for v in header.inputs}
     found = []
@@ -166,7 +166,7 @@ def dims_fixed(header: Header, subject: Subject) -> list[str]:
     return found
 
 
-def fixed_outputs(header: Header, output_axes: Sequence[tuple[bool, ...]]) -> list[Finding]:
+def fixed_outputs(header: OnnxHeader, output_axes: Sequence[tuple[bool, ...]]) -> list[Finding]:
     """Outputs declared with a fixed size on an axis that varies; runtimes that believe declarations stumble there."""
     found = []
     for value, axes in zip(header.outputs, output_axes, strict=False):

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 from fairway.diagnostics.errors import complain
-from fairway.model.tree import Leaf, flatten
+from fairway.model.tree import TreeLeaf, flatten
 
 
-def output_leaves(value: Any) -> list[Leaf]:
+def output_leaves(value: Any) -> list[TreeLeaf]:
     """The output's tensors by path; what else there is, is left out."""
     leaves = flatten(value)
     if not leaves:
@@ -21,12 +21,12 @@ def output_leaves(value: Any) -> list[Leaf]:
     return tensors
 
 
-def left_out(value: Any) -> dict[str, Leaf]:
+def left_out(value: Any) -> dict[str, TreeLeaf]:
     """What is no tensor, by path: ONNX cannot carry it."""
     return {leaf.name: leaf for leaf in flatten(value) if not isinstance(leaf.value, torch.Tensor)}
 
 
-def described(leaf: Leaf) -> str:
+def described(leaf: TreeLeaf) -> str:
     place = f"output {leaf.name}" if leaf.name else "the output"
     return f"{place} is of type {type(leaf.value).__name__}: {leaf.value!r:.80}"
 
@@ -35,7 +35,7 @@ def output_tensors(value: Any) -> tuple[torch.Tensor, ...]:
     return tuple(leaf.value for leaf in output_leaves(value))
 
 
-def name_outputs(leaves: list[Leaf], wanted: tuple[str, ...] | None) -> tuple[str, ...]:
+def name_outputs(leaves: list[TreeLeaf], wanted: tuple[str, ...] | None) -> tuple[str, ...]:
     """The user's names, or names from the structure: dict keys and fields as they are, places as output_0, output_1."""
     if wanted is not None:
         if len(wanted) != len(leaves) or len(set(wanted)) != len(wanted):

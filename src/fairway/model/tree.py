@@ -19,7 +19,7 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Leaf:
+class TreeLeaf:
     path: tuple[str, ...]
     value: Any
 
@@ -28,7 +28,7 @@ class Leaf:
         return ".".join(self.path)
 
 
-def flatten(value: Any, path: tuple[str, ...] = ()) -> list[Leaf]:
+def flatten(value: Any, path: tuple[str, ...] = ()) -> list[TreeLeaf]:
     """Every leaf with its path. None is no leaf; whatever is not a container is one."""
     if value is None:
         return []
@@ -41,7 +41,7 @@ def flatten(value: Any, path: tuple[str, ...] = ()) -> list[Leaf]:
         return flatten(dict(zip(value._fields, value, strict=True)), path)
     if isinstance(value, list | tuple):
         return [leaf for i, item in enumerate(value) for leaf in flatten(item, (*path, str(i)))]
-    return [Leaf(path, value)]
+    return [TreeLeaf(path, value)]
 
 
 def template(value: Any, counter: list[int] | None = None) -> Any:

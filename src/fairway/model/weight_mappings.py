@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Span:
+class ByteRange:
     """Bytes of a file."""
 
     path: str
@@ -43,13 +43,13 @@ class Mappings:
     def __bool__(self) -> bool:
         return bool(self._areas)
 
-    def find(self, address: int, length: int) -> Span | None:
+    def find(self, address: int, length: int) -> ByteRange | None:
         """Where in a file these bytes of memory lie; nothing where they lie in none, or differ from it."""
         i = bisect.bisect_right(self._starts, address) - 1
         if i < 0 or length == 0:
             return None
         first = self._areas[i]
-        span = Span(first.path, first.offset + address - first.start, length)
+        span = ByteRange(first.path, first.offset + address - first.start, length)
         while True:  # one mapping may be cut into several areas, whose access differs
             area = self._areas[i]
             if address >= area.end or area.written or area.path != span.path:

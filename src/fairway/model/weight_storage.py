@@ -21,7 +21,7 @@ import torch
 from fairway.diagnostics.errors import complain
 from fairway.model.memory_check import amount
 from fairway.model.weight_hash import bytes_of
-from fairway.model.weight_mappings import Mappings, Span
+from fairway.model.weight_mappings import ByteRange, Mappings
 
 Mode = Literal["embed", "copy", "link"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -37,7 +37,7 @@ _CHUNK = 1 << 24
 
 
 @dataclass(frozen=True)
-class Stored:
+class WeightStorage:
     """How the weights of a candidate lie."""
 
     mode: Mode = "embed"
@@ -61,12 +61,12 @@ def choose(asked: Mode | None, size: int) -> Mode:
     return asked or ("embed" if size <= EMBEDDED else "copy")
 
 
-def save_candidate(model: ir.Model, path: Path, asked: Mode | None) -> Stored:
+def save_candidate(model: ir.Model, path: Path, asked: Mode | None) -> WeightStorage:
     """Saves a candidate. Weights in a mapped file are pointed to; others go beside, where they do not fit inside."""
     mode = choose(asked, weight_bytes(model))
     if mode == "embed":
         ir.save(model, path)
-        return Stored()
+        return WeightStorage()
     mappings = Mappings()
     links = _Links(path.parent, hard=mode != "link")
     linked = linked_bytes = 0
@@ -87,7 +87,7 @@ def save_candidate(model: ir.Model, path: Path, asked: Mode | None) -> Stored:
     if rest:
         write_data(rest, path.with_name(path.name + ".data"))
     ir.save(model, path)
-    return Stored(mode, links.made, linked, linked_bytes, beside, size)
+    return WeightStorage(mode, links.made, linked, linked_bytes, beside, size)
 
 
 def _is_short_list(tensor: Any) -> bool:
@@ -95,7 +95,7 @@ def _is_short_list(tensor: Any) -> bool:
     return tensor.dtype.is_integer() and len(tensor.shape) <= 1 and tensor.nbytes < 1 << 20
 
 
-def _span(tensor: Any, mappings: Mappings) -> Span | None:
+def _span(tensor: Any, mappings: Mappings) -> ByteRange | None:
     raw = getattr(tensor, "raw", None)
     if isinstance(raw, torch.Tensor) and raw.is_contiguous() and raw.device.type == "cpu":
         return mappings.find(raw.data_ptr(), raw.nbytes)
@@ -190,7 +190,7 @@ def _copy_span(tensor: ir.ExternalTensor, file: Any) -> None:
             left -= len(piece)
 
 
-def save_delivered(model: ir.Model, candidate: Path, path: Path, stored: Stored, home: Path) -> str | None:
+def save_delivered(model: ir.Model, candidate: Path, path: Path, stored: WeightStorage, home: Path) -> str | None:
     """Saves a candidate that was loaded again, for good; answers the name of the file with its weights, if any.
 
     `home` is the folder in which the file will lie. A weights file that is complete is moved, not written again.

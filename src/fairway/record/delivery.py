@@ -15,7 +15,7 @@ from fairway.record.files import INSIDE, hash_checkpoint, hash_file, record_path
 from fairway.workers.staging import Janitor, commit, open_workshop
 
 if TYPE_CHECKING:
-    from fairway.model.weight_storage import Stored
+    from fairway.model.weight_storage import WeightStorage
 
 
 def check_target(path: Path, overwrite: bool) -> None:
@@ -48,7 +48,7 @@ def workshop(path: Path, janitor: Janitor) -> Iterator[Path]:
 
 
 def deliver(
-    folder: Path, candidate: Path, target: Path, record: dict[str, Any], stored: Stored, overwrite: bool = False
+    folder: Path, candidate: Path, target: Path, record: dict[str, Any], stored: WeightStorage, overwrite: bool = False
 ) -> dict[str, Any]:
     """Writes the record into the file, then puts file, weights and record in place, all or none.
 
@@ -80,7 +80,9 @@ def deliver(
     return record
 
 
-def keep_aside(folder: Path, candidate: Path, target: Path, record: dict[str, Any], stored: Stored) -> dict[str, Any]:
+def keep_aside(
+    folder: Path, candidate: Path, target: Path, record: dict[str, Any], stored: WeightStorage
+) -> dict[str, Any]:
     """Keeps a wrong candidate and its record for looking into, under a name that nobody ships by accident."""
     import onnx_ir as ir
 

@@ -27,7 +27,7 @@ _BETTER = ("failed", "wrong", "unproven", "verified")
 
 
 @dataclass(frozen=True)
-class Walked:
+class RungFinished:
     """A rung that is behind us."""
 
     route: str
@@ -50,7 +50,7 @@ class Standing:
     doing: str = "starting"
     rung: str = ""
     rung_began: float = 0.0
-    walked: tuple[Walked, ...] = ()
+    walked: tuple[RungFinished, ...] = ()
     done: int = 0
     total: int = 0
     counted: str = ""
@@ -122,13 +122,13 @@ def _count(standing: Standing, done: int, total: int, what: str, now: float) -> 
     return replace(standing, done=done, total=total, counted=what, first=first, since=since, at=now)
 
 
-def _walked(rung: Any) -> Walked:
+def _walked(rung: Any) -> RungFinished:
     evidence = rung.evidence
     right, samples = None, None
     if evidence is not None:
         right, samples = evidence.points_right, sum(not one.note.startswith("not legal") for one in evidence.tested)
     codes = tuple(dict.fromkeys(finding.code for finding in rung.findings))
-    return Walked(rung.step.name, rung.verdict, round(rung.seconds, 2), right, samples, codes)
+    return RungFinished(rung.step.name, rung.verdict, round(rung.seconds, 2), right, samples, codes)
 
 
 class Diary:

@@ -45,7 +45,7 @@ class Proven:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredRecord:
     """A record that was read back: what it says, and the bytes it says it of."""
 
     proven: Proven
@@ -56,7 +56,7 @@ class Stored:
     """BLAKE3 of the checkpoints that the model's weights lie in, by their paths from its folder."""
 
 
-def read_record(path: Path) -> Stored:
+def read_record(path: Path) -> StoredRecord:
     """The record in `path`, with every field that is used checked; FW115 where it is none."""
     return _read(path, parse_record)
 
@@ -79,7 +79,7 @@ def _read(path: Path, parse: Callable[[bytes], T]) -> T:
         _refuse(path, str(error) or type(error).__name__)
 
 
-def parse_record(text: bytes) -> Stored:
+def parse_record(text: bytes) -> StoredRecord:
     """The record that the bytes hold; ValueError, in words for the user, where they hold none."""
     whole = _object(_load(text), "the record")
     file = _object(whole.get("file"), "file")
@@ -110,7 +110,7 @@ def parse_record(text: bytes) -> Stored:
         "level": evidence.get("level"),
         "points": len(tested),
     }
-    return Stored(_proven(short), files, whole, linked)
+    return StoredRecord(_proven(short), files, whole, linked)
 
 
 def parse_short(text: str) -> Proven:
@@ -223,7 +223,7 @@ def _refuse(path: Path, why: str) -> NoReturn:
     raise complain("FW115", f"{path.name}: {why}")
 
 
-def compare_with_record(model: Path) -> tuple[Stored | None, Finding | None]:
+def compare_with_record(model: Path) -> tuple[StoredRecord | None, Finding | None]:
     """The record beside a model file, and what is to be said of it: unreadable, or about other bytes than these.
 
     The file's bytes count, not its name: a file and its record may be renamed together. A data file counts by the name

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from fairway.convert.remedies.catalogue import CATALOGUE
-from fairway.diagnostics.knowledge.entry import BadEntryError, Entry, folder_of, read_entries, shipped
+from fairway.diagnostics.knowledge.entry import BadEntryError, KnownBug, folder_of, read_entries, shipped
 
 
-def check_knowledge(source: Any, *, remedies: tuple[str, ...] = ()) -> list[Entry]:
+def check_knowledge(source: Any, *, remedies: tuple[str, ...] = ()) -> list[KnownBug]:
     """The entries of a package or a folder, each whole, with an id of its own and a remedy that exists.
 
     `remedies` are names of remedies that are not installed where the test runs.

@@ -25,10 +25,10 @@ from fairway.tune.quantize.error_metrics import OwnMetric
 from fairway.tune.quantize.layer_trials import (
     CHUNK,
     FIRST,
-    Group,
     Sensed,
     Step,
-    Task,
+    TrialTask,
+    UnitGroup,
     make_groups,
     plan,
     run_task,
@@ -43,7 +43,7 @@ from fairway.tune.quantize.sample_split import Samples, open_samples
 from fairway.tune.quantize.schemes import Making
 from fairway.tune.quantize.search import Mix, Scene, fewest_kept
 from fairway.tune.quantize.tradeoff_chart import draw
-from fairway.tune.quantize.trial_log import Trial, TrialFile, calibrated_with
+from fairway.tune.quantize.trial_log import LayerTrial, TrialFile, calibrated_with
 from fairway.workers.fanout import HERE, Spreading, fan_out
 
 Progress = Callable[[Any], None]
@@ -176,7 +176,7 @@ class _Run:
         self,
         making: Making,
         samples: Samples,
-        groups: Sequence[Group],
+        groups: Sequence[UnitGroup],
         metric: str,
         subject: Subject,
         file: TrialFile,
@@ -197,7 +197,7 @@ class _Run:
             self.heard(("count", len(self.file.found), total, "trials", "measuring"))
         return len(self.file.found) >= total
 
-    def _trials(self, until: float | None) -> Iterator[Trial]:
+    def _trials(self, until: float | None) -> Iterator[LayerTrial]:
         if self.own is not None:
             scene = self._scene()
             yield from _until(try_by_own_metric(scene, self.groups, self.file.found), until)
@@ -216,14 +216,14 @@ class _Run:
     def _plan(self) -> Iterator[Step]:
         return plan(len(self.samples.held_back), self.groups, lambda: self.file.found, self.metric)
 
-    def _tasks(self) -> Iterator[Task]:
+    def _tasks(self) -> Iterator[TrialTask]:
         asked: set[tuple[int, str, str]] = set()
         for number, groups, kinds in self._plan():
             fresh = [g for g in groups if any((number, g.name, kind) not in asked for kind in kinds)]
             asked |= {(number, group.name, kind) for group in fresh for kind in kinds}
             for start in range(0, len(fresh), CHUNK):
                 some = tuple(fresh[start : start + CHUNK])
-                yield Task(self.making, number, self.samples.held_back[number], some, kinds)
+                yield TrialTask(self.making, number, self.samples.held_back[number], some, kinds)
 
     def _scene(self, samples: int | None = None) -> Scene:
         return Scene(slices_of(self.making, 1), self.samples.held_back[:samples], self.metric, self.own)

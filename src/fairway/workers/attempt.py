@@ -81,7 +81,7 @@ class Outcome:
 
 
 @dataclass
-class Job:
+class WorkerJob:
     """A function that runs apart, and what has been heard of it so far."""
 
     work: Work
@@ -110,13 +110,13 @@ class Workers:
 
     def start(
         self, work: Work, heard: Callable[[Any], None] = lambda message: None, limits: Limits | None = None
-    ) -> Job:
+    ) -> WorkerJob:
         """Starts a function apart. It is handed `tell`, which sends a message to `heard` on this side."""
-        job = Job(work, heard, limits or self.limits)
+        job = WorkerJob(work, heard, limits or self.limits)
         self._running.append(_Running(job, self.janitor))
         return job
 
-    def wait(self, job: Job) -> Outcome:
+    def wait(self, job: WorkerJob) -> Outcome:
         """Waits for one job while looking after all."""
         while job.outcome is None:
             alive = list(self._running)
@@ -131,7 +131,7 @@ class Workers:
                     self._forget(r)
         return job.outcome
 
-    def drop(self, job: Job) -> None:
+    def drop(self, job: WorkerJob) -> None:
         """Ends a job whose answer is no longer wanted."""
         for running in [r for r in self._running if r.job is job]:
             self._forget(running)
@@ -147,7 +147,7 @@ class Workers:
 
 
 class _Running:
-    def __init__(self, job: Job, janitor: Janitor) -> None:
+    def __init__(self, job: WorkerJob, janitor: Janitor) -> None:
         self.job = job
         self.started = time.monotonic()
         self.peak = 0

@@ -37,7 +37,7 @@ def called_alike(model: torch.nn.Module, repeats: Sequence[Repeat], run: Callabl
 
 
 @dataclass
-class Calls:
+class BlockCalls:
     """What the blocks of a run were handed, one after another."""
 
     order: list[int] = field(default_factory=list)
@@ -48,10 +48,10 @@ class Calls:
     copies: list[torch.Tensor] = field(default_factory=list)
 
 
-def _stand_in(model: torch.nn.Module, repeat: Repeat, meanwhile: ExitStack) -> Calls:
+def _stand_in(model: torch.nn.Module, repeat: Repeat, meanwhile: ExitStack) -> BlockCalls:
     """Lets the run's first block answer for all meanwhile, each time with a copy: who made a value can be told then."""
     blocks = [model.get_submodule(repeat.block(number)) for number in range(repeat.count)]
-    calls = Calls()
+    calls = BlockCalls()
     answers: list[Any] = []
     first = blocks[0].forward
 
@@ -73,7 +73,7 @@ def _stand_in(model: torch.nn.Module, repeat: Repeat, meanwhile: ExitStack) -> C
     return calls
 
 
-def _alike(repeat: Repeat, calls: Calls) -> bool:
+def _alike(repeat: Repeat, calls: BlockCalls) -> bool:
     """Each block is called once, in order; of each argument all but the first share one thing, or no two of them do.
 
     That holds for what they are handed, and for what that is, whichever block made it. What a block hands on is as
@@ -97,7 +97,7 @@ def _alike(repeat: Repeat, calls: Calls) -> bool:
     return True
 
 
-def _enough(calls: Calls) -> int:
+def _enough(calls: BlockCalls) -> int:
     """Two blocks tell all there is to know where they share with each other just what the later ones share."""
     first, *later = calls.given
     if len(first) != len(later[0]):

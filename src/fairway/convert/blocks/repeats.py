@@ -45,7 +45,7 @@ class Repeat:
 
 
 @dataclass
-class Cut:
+class ShortenedModel:
     """A model of which most blocks were taken out, and those blocks."""
 
     repeats: tuple[Repeat, ...] = ()
@@ -81,9 +81,9 @@ def _numbered(container: torch.nn.Module) -> bool:
     return [*container._modules] == [str(number) for number in range(len(container._modules))]
 
 
-def shorten(model: torch.nn.Module, repeats: tuple[Repeat, ...]) -> Cut:
+def shorten(model: torch.nn.Module, repeats: tuple[Repeat, ...]) -> ShortenedModel:
     """Takes all but the kept blocks of each run out of the model, for good: it is meant for a process of its own."""
-    cut = Cut(repeats)
+    cut = ShortenedModel(repeats)
     for repeat in repeats:
         container = model.get_submodule(repeat.container)
         answer: list[Any] = []

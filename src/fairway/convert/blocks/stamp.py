@@ -18,8 +18,8 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
-from fairway.convert.blocks.repeats import Cut, Repeat
-from fairway.convert.weights.recognize import Known, Weights, as_constant
+from fairway.convert.blocks.repeats import Repeat, ShortenedModel
+from fairway.convert.weights.recognize import KnownWeight, WeightAddresses, as_constant
 
 SCOPES = "pkg.torch.onnx.name_scopes"
 WRAPPER = "model."
@@ -36,14 +36,14 @@ Kind = Literal["inner", "weight", "shared", "handed on", "none"]
 
 
 @dataclass(frozen=True)
-class Source:
+class InputSource:
     """Where one input of a block's node comes from."""
 
     kind: Kind
     value: ir.Value | None = None
     place: tuple[int, int] = (0, 0)
     """For `inner` and `handed on`: which node of a block, and which of its outputs."""
-    known: Known | None = None
+    known: KnownWeight | None = None
 
 
 @dataclass
@@ -56,13 +56,13 @@ class Block:
         return {v: (i, k) for i, node in enumerate(self.nodes) for k, v in enumerate(node.outputs)}
 
 
-def stamp(model: ir.Model, cut: Cut, weights: Weights) -> None:
+def stamp(model: ir.Model, cut: ShortenedModel, weights: WeightAddresses) -> None:
     """Puts back every block that was taken out of the model before it was captured."""
     for repeat in cut.repeats:
         _stamp(model.graph, repeat, cut.removed, weights)
 
 
-def _stamp(graph: ir.Graph, repeat: Repeat, removed: Mapping[str, torch.nn.Module], weights: Weights) -> None:
+def _stamp(graph: ir.Graph, repeat: Repeat, removed: Mapping[str, torch.nn.Module], weights: WeightAddresses) -> None:
     labels = _labels(graph)
     before, pattern = (_block(labels, repeat.block(repeat.kept - back)) for back in (2, 1))
     pair = Pair(before, pattern, repeat, weights)
@@ -109,14 +109,14 @@ def _block(labels: Mapping[ir.Node, tuple[str, ...]], path: str) -> Block:
 class Pair:
     """The block that is stamped and the one before it, and which value is whose twin, as far as is known."""
 
-    def __init__(self, before: Block, pattern: Block, repeat: Repeat, weights: Weights) -> None:
+    def __init__(self, before: Block, pattern: Block, repeat: Repeat, weights: WeightAddresses) -> None:
         self.repeat, self.weights = repeat, weights
         self.before, self.pattern = before, pattern
         self.places = pattern.places()
         self.owned = before.places()
         self.twins: dict[ir.Value, ir.Value] = {}
 
-    def match(self) -> list[list[Source]]:
+    def match(self) -> list[list[InputSource]]:
         """For each node of the pattern, where its inputs come from, once it is seen to have a twin."""
         numbers = self.repeat.kept - 2, self.repeat.kept - 1
         names = [self.repeat.block(number) for number in numbers]
@@ -140,31 +140,31 @@ class Pair:
             self.twins.update(zip(twin.outputs, node.outputs, strict=True))
         return [[self._settled(source) for source in sources] for sources in found]
 
-    def _source(self, one: ir.Value | None, other: ir.Value | None, node: ir.Node) -> Source:
+    def _source(self, one: ir.Value | None, other: ir.Value | None, node: ir.Node) -> InputSource:
         """Where an input of the pattern comes from, given its twin's."""
         if one is None or other is None:
             if one is not other:
                 raise Unlike(f"an input of {node.op_type} {node.name} is left out in one of the blocks")
-            return Source("none")
+            return InputSource("none")
         if other in self.places:
             if self.twins.get(one) is not other:
                 raise Unlike(f"{node.op_type} {node.name} reads another value inside its block")
-            return Source("inner", place=self.places[other])
+            return InputSource("inner", place=self.places[other])
         if one is other:
-            return Source("shared", other)
+            return InputSource("shared", other)
         if other in self.owned and one not in self.owned:
-            return Source("handed on", other)
+            return InputSource("handed on", other)
         if one.const_value is not None and other.const_value is not None:
             known = _weight(one.const_value, other.const_value, self.repeat, self.weights)
             if known is not None:
-                return Source("weight", other, known=known)
+                return InputSource("weight", other, known=known)
             if _same_value(one.const_value, other.const_value):
-                return Source("shared", other)
+                return InputSource("shared", other)
         raise Unlike(
             f"{node.op_type} {node.name} reads {other.name}, and its twin {one.name}: how they go on is not known"
         )
 
-    def _settled(self, source: Source) -> Source:
+    def _settled(self, source: InputSource) -> InputSource:
         """What a block hands on is made by each; what is shared is made by the first alone."""
         value = source.value
         if value is None or value not in self.owned or (source.kind == "shared" and value not in self.twins):
@@ -190,7 +190,7 @@ def _same_value(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _weight(one: Any, other: Any, repeat: Repeat, weights: Weights) -> Known | None:
+def _weight(one: Any, other: Any, repeat: Repeat, weights: WeightAddresses) -> KnownWeight | None:
     """The weight, by its name inside the block, where both constants are the same view of each block's own."""
     a, b = weights.find(one), weights.find(other)
     if a is None or b is None:
@@ -199,7 +199,7 @@ def _weight(one: Any, other: Any, repeat: Repeat, weights: Weights) -> Known | N
     same = inside[0] == inside[1] != a.name and inside[1] != b.name
     if not same or (a.shape, a.strides, a.offset) != (b.shape, b.strides, b.offset):
         return None
-    return Known(inside[1], b.shape, b.strides, b.offset)
+    return KnownWeight(inside[1], b.shape, b.strides, b.offset)
 
 
 def _leaves_only_through(pair: Pair) -> None:
@@ -215,7 +215,7 @@ def _leaves_only_through(pair: Pair) -> None:
 def _copy(
     graph: ir.Graph,
     pattern: Block,
-    sources: Sequence[Sequence[Source]],
+    sources: Sequence[Sequence[InputSource]],
     last: Block,
     repeat: Repeat,
     number: int,
@@ -268,7 +268,7 @@ def _words(dim: int | ir.SymbolicDim) -> set[str]:
 
 
 def _own_weight(
-    graph: ir.Graph, origin: Source, repeat: Repeat, number: int, tensors: Mapping[str, torch.Tensor]
+    graph: ir.Graph, origin: InputSource, repeat: Repeat, number: int, tensors: Mapping[str, torch.Tensor]
 ) -> ir.Value:
     """The block's own weight, once for all the nodes that read it."""
     assert origin.known is not None

@@ -17,7 +17,7 @@ from fairway.convert.generation.configs import write_configs
 from fairway.convert.generation.file_names import RECORD
 from fairway.convert.generation.folder_delivery import check_folder, put_folder
 from fairway.convert.generation.generation_result import GenerationResult
-from fairway.convert.generation.graphs import Bounds, Graph, graphs, subject_of
+from fairway.convert.generation.graphs import Bounds, GeneratorGraph, graphs, subject_of
 from fairway.convert.generation.greedy import Player, generate, make_prompts
 from fairway.convert.generation.step_comparison import Run, compare_steps
 from fairway.convert.ladder.climb import Settings, Verdict
@@ -97,7 +97,7 @@ def generate_folder(
 
 
 def _export_each(
-    parts: Sequence[Graph], name: str, made: Path, settings: Settings, heard: Callable[[Any], None]
+    parts: Sequence[GeneratorGraph], name: str, made: Path, settings: Settings, heard: Callable[[Any], None]
 ) -> dict[str, Result]:
     """Every graph's result, up to the first that gives no file."""
     results: dict[str, Result] = {}

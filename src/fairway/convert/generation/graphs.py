@@ -21,7 +21,7 @@ Bounds = Mapping[str, tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class Graph:
+class GeneratorGraph:
     """One file: its name, the module it is captured from, and its inputs as spec lines."""
 
     file: str
@@ -30,7 +30,7 @@ class Graph:
     bounds: Bounds
 
 
-def graphs(model: torch.nn.Module, anatomy: Anatomy, given: Bounds) -> list[Graph]:
+def graphs(model: torch.nn.Module, anatomy: Anatomy, given: Bounds) -> list[GeneratorGraph]:
     """Every graph of the generator, within the bounds given and those chosen here."""
     if not anatomy.cross:
         module: torch.nn.Module = CachedDecoder(model)
@@ -47,14 +47,16 @@ def graphs(model: torch.nn.Module, anatomy: Anatomy, given: Bounds) -> list[Grap
     for file, part, lines, chosen in parts:
         dims = {name for name in chosen if any(_names(line, name) for line in lines)}
         used |= dims
-        found.append(Graph(file, part, tuple(lines), {n: given.get(n, chosen[n]) for n in chosen if n in dims}))
+        found.append(
+            GeneratorGraph(file, part, tuple(lines), {n: given.get(n, chosen[n]) for n in chosen if n in dims})
+        )
     for name in given:
         if name not in used:
             raise complain("FW005", f"{name!r} is not a dim of any input; the dims are: {', '.join(sorted(used))}")
     return found
 
 
-def subject_of(graph: Graph, name: str) -> Subject:
+def subject_of(graph: GeneratorGraph, name: str) -> Subject:
     return build_subject(graph.module, list(graph.lines), bounds=graph.bounds, name=name)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from fairway.convert.generation.greedy import Player, Prompt, Told, generate, play
-from fairway.convert.generation.wrappers import Whole
+from fairway.convert.generation.wrappers import WholeSequences
 from fairway.diagnostics import Finding
 from fairway.judge.cells import bucket, collect
 from fairway.judge.compare import Difference, measure
@@ -31,7 +31,7 @@ NUDGES = 3
 
 
 @dataclass(frozen=True)
-class Step:
+class ComparedStep:
     """One step of a batch. `margin` is the least lead of PyTorch's token over the next, `doubt` what rounding explains
     of it, `ratio` the logits' worst error in units of what is allowed."""
 
@@ -50,7 +50,7 @@ class Run:
 
     what: str
     lengths: tuple[int, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[ComparedStep, ...]
     yardstick: str
     findings: tuple[Finding, ...] = ()
 
@@ -155,7 +155,7 @@ def _whole(model: torch.nn.Module, prompt: Prompt, told: Told) -> tuple[Subject,
         inputs = {"input_ids": ids, "attention_mask": mask}
         if "position_ids" in _parameters(known):
             inputs["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
-    subject = build_subject(Whole(model), inputs)
+    subject = build_subject(WholeSequences(model), inputs)
     return subject, list(inputs.values())
 
 
@@ -178,7 +178,7 @@ def _ratios(truth: Real, theirs: Real, tolerance: Real) -> Real:
 
 def _step(
     number: int, told: Told, ours: Real, theirs: Real, allowed: Real, ratios: Real
-) -> tuple[Step, int, float, float]:
+) -> tuple[ComparedStep, int, float, float]:
     """The step, and of its worst row the number, the lead of PyTorch's token over the file's, and what is explained."""
     legal = to_array(told.legal[:, number])
     own = np.where(legal, ours[:, number], -np.inf)
@@ -195,7 +195,7 @@ def _step(
     choice: Choice = "same" if not differs.any() else "wrong" if unexplained[row] > 0 else "undecided"
     margins = own[rows, tokens] - own[rows, second]
     least = int(margins.argmin())
-    step = Step(
+    step = ComparedStep(
         number=number,
         tokens=tuple(map(int, tokens)),
         file_tokens=tuple(map(int, chosen)),
@@ -207,7 +207,7 @@ def _step(
     return step, row, float(lead[row]), float(doubt[row])
 
 
-def _say_token(prompt: Prompt, step: Step, row: int, lead: float, doubt: float, since: int | None) -> Finding:
+def _say_token(prompt: Prompt, step: ComparedStep, row: int, lead: float, doubt: float, since: int | None) -> Finding:
     """The first wrong token, and since when the logits are off: a token can be right by luck."""
     tokens = [step.tokens[row], step.file_tokens[row]]
     return Finding(

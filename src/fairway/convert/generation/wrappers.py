@@ -119,7 +119,7 @@ class NextStep(torch.nn.Module):
         return {"logits": out.logits, "present": [{"decoder": one} for one in present]}
 
 
-class Whole(torch.nn.Module):
+class WholeSequences(torch.nn.Module):
     """The model on whole sequences at once and without a cache: what the truth is computed from."""
 
     def __init__(self, model: torch.nn.Module) -> None:

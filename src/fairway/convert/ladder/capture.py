@@ -12,18 +12,18 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from fairway.convert.blocks.repeats import Cut
+from fairway.convert.blocks.repeats import ShortenedModel
 from fairway.convert.ladder.questions import Question
 from fairway.convert.ladder.route import Route
 from fairway.convert.pieces.piece import Piece
 from fairway.convert.remedies.catalogue import CATALOGUE
 from fairway.convert.remedies.contract import Case, Match
-from fairway.convert.rewrite.candidates import Rewrite
+from fairway.convert.rewrite.candidates import RewriteCandidate
 from fairway.diagnostics import Where
 from fairway.model.dims import Point
 from fairway.model.outputs import output_tensors
 from fairway.model.subject import Subject
-from fairway.model.weight_storage import Mode, Stored
+from fairway.model.weight_storage import Mode, WeightStorage
 
 
 class OpsetNotHonoured(Exception):
@@ -75,7 +75,7 @@ class Captured:
     """Lines at which values were read that no input reaches, and no others."""
     clash: tuple[str, ...] = ()
     """Names that are both input and output, left unresolved because remedies are off."""
-    stored: Stored = field(default_factory=Stored)
+    stored: WeightStorage = field(default_factory=WeightStorage)
     rewritten: tuple[dict[str, str], ...] = ()
     """Functions of the model that were written anew: their names, and their texts before and after."""
     questions: tuple[Question, ...] = ()
@@ -93,7 +93,7 @@ def capture(
     tensors: Sequence[torch.Tensor],
     output_names: Sequence[str],
     path: Path,
-    cut: Cut,
+    cut: ShortenedModel,
     weights: Mode | None,
 ) -> Captured:
     """Captures, translates, repairs and saves the candidate. Runs in the attempt's own process.
@@ -164,10 +164,10 @@ def capture(
     )
 
 
-def _rewrites(match: Match) -> Sequence[Rewrite]:
+def _rewrites(match: Match) -> Sequence[RewriteCandidate]:
     """The one that a remedy installs, if it installs any: the first of those that it found."""
     data = match.data[:1] if isinstance(match.data, tuple) else ()
-    return [one for one in data if isinstance(one, Rewrite)]
+    return [one for one in data if isinstance(one, RewriteCandidate)]
 
 
 def dynamic_axes(subject: Subject) -> list[dict[int, Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from fairway.convert.blocks.repeats import Cut
+from fairway.convert.blocks.repeats import ShortenedModel
 from fairway.convert.ladder.capture import Flat, Program, TranslationError, dynamic_axes
 from fairway.convert.ladder.capture_guards import read_guards
 from fairway.convert.ladder.decompose import by_node, noted_values
@@ -22,7 +22,7 @@ from fairway.convert.ladder.tables import built_tables
 from fairway.convert.remedies.contract import Case
 from fairway.convert.weights.gemm import gemm_translations
 from fairway.convert.weights.optimizer import optimise, quick_matching
-from fairway.convert.weights.recognize import Weights
+from fairway.convert.weights.recognize import WeightAddresses
 from fairway.model.dims import Size
 from fairway.model.subject import Subject
 from fairway.model.weight_hash import bytes_held
@@ -30,7 +30,7 @@ from fairway.model.weight_storage import Mode, choose
 
 
 def export_program(
-    flat: Flat, subject: Subject, case: Case, tensors: Sequence[torch.Tensor], cut: Cut, weights: Mode | None
+    flat: Flat, subject: Subject, case: Case, tensors: Sequence[torch.Tensor], cut: ShortenedModel, weights: Mode | None
 ) -> Program:
     """Return the captured program as an onnx-ir model, with what is known of the sizes it holds for."""
     with noted_questions(subject) as questions:
@@ -64,12 +64,12 @@ def export_program(
     assert exported is not None
     if outside or cut:
         with quick_matching():
-            optimise(exported.model, Weights(flat.model))
+            optimise(exported.model, WeightAddresses(flat.model))
     # Read last: taking operators apart asks about sizes too.
     return exported.model, edges, read_guards(program, subject), tuple(questions)
 
 
-def _bytes(model: torch.nn.Module, cut: Cut) -> int:
+def _bytes(model: torch.nn.Module, cut: ShortenedModel) -> int:
     """Of all weights, those of blocks that were taken out too."""
     return bytes_held(model, *cut.removed.values())
 

@@ -19,7 +19,7 @@ from fairway.convert.ladder.cache_warmup import warm_up
 from fairway.convert.ladder.capture import Captured, capture, case_for
 from fairway.convert.ladder.diagnose import accuse, blame, diagnose
 from fairway.convert.ladder.judge_worker import judged_apart, settle_for_capture
-from fairway.convert.ladder.plan import Step, next_step
+from fairway.convert.ladder.plan import PlannedRung, next_step
 from fairway.convert.ladder.preflight import Preflight, computed, faked, glance, look
 from fairway.convert.ladder.prescribe import Prescription, check_patches, matches_for, patched, prescribe
 from fairway.convert.ladder.route import Route
@@ -36,7 +36,7 @@ from fairway.judge.graph_constants import holds_branches
 from fairway.judge.lattice import Level
 from fairway.judge.samples import examples
 from fairway.model.dims import Point
-from fairway.model.onnx_file import Header, dims_fixed, fixed_outputs
+from fairway.model.onnx_file import OnnxHeader, dims_fixed, fixed_outputs
 from fairway.model.subject import Subject
 from fairway.model.weight_storage import Mode
 from fairway.workers.attempt import Limits, Outcome, Workers
@@ -67,7 +67,7 @@ class Settings:
 class Rung:
     """One route walked: what it gave, what it took."""
 
-    step: Step
+    step: PlannedRung
     route: Route
     verdict: Verdict
     seconds: float
@@ -201,7 +201,7 @@ def _walk(
     workers: Workers,
     subject: Subject,
     settings: Settings,
-    step: Step,
+    step: PlannedRung,
     preflight: Preflight,
     suspected: Sequence[Suspect],
     rungs: Sequence[Rung],
@@ -289,7 +289,7 @@ def _prescribed(
     workers: Workers,
     subject: Subject,
     settings: Settings,
-    step: Step,
+    step: PlannedRung,
     earlier: Sequence[Finding],
     preflight: Preflight,
     live: Lines,
@@ -371,7 +371,7 @@ def judge_file(
     subject: Subject,
     settings: Settings,
     path: str,
-    header: Header,
+    header: OnnxHeader,
     data: Sequence[list[torch.Tensor]],
     folder: Path,
     heard: Heard,
@@ -384,7 +384,7 @@ def judge_file(
     preflight: Preflight = seen.value
     if preflight.hopeless:
         return Climb(preflight, (), _sum_up(preflight, ()))
-    step = Step(Route("file"))
+    step = PlannedRung(Route("file"))
     captured = Captured(
         path,
         header.opset,

@@ -32,7 +32,7 @@ _NEW_SIZES = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 _log = logging.getLogger(__name__)
 
 
-class Whole(Exception):
+class NotDecomposable(Exception):
     """Why a program cannot be decomposed node by node."""
 
 
@@ -128,13 +128,13 @@ def _is_made_of_others(node: Node, known: set[Any], table: Table) -> bool:
     target: Any = node.target
     if not _is_operator(target):
         if not _is_arithmetic(target):
-            raise Whole(f"{node.name} is neither an operator nor arithmetic")  # a graph, or what vmap leaves
+            raise NotDecomposable(f"{node.name} is neither an operator nor arithmetic")  # a graph, or what vmap leaves
         return False
     if target is torch.ops.aten.sym_size.int:
         return False
     _check_functional(target, node.name)
     if target._schema.returns and "val" not in node.meta:
-        raise Whole(f"what {node.name} comes to is not known")  # some pass put it there
+        raise NotDecomposable(f"what {node.name} comes to is not known")  # some pass put it there
     if _utils()._is_cia_op(target):
         return target not in known or not _is_kept_whole(target)
     return target in table
@@ -150,7 +150,7 @@ def _is_arithmetic(function: Any) -> bool:
 
 def _check_functional(target: Any, what: str) -> None:
     if target._schema.is_mutable:
-        raise Whole(f"{what} changes a tensor in place")
+        raise NotDecomposable(f"{what} changes a tensor in place")
 
 
 def _is_operator(target: Any) -> bool:
@@ -172,21 +172,21 @@ def _parts(node: Node, known: set[Any], table: Table) -> Parts:
             continue
         part = inner.target
         if part is not operator.getitem and part not in known:
-            raise Whole(f"{node.name} is made of {part}, among others, which has no translation")
+            raise NotDecomposable(f"{node.name} is made of {part}, among others, which has no translation")
         if _is_operator(part) and not _NEW_SIZES.isdisjoint(part.tags):
-            raise Whole(f"{node.name} is made of {part}, among others, whose size or value is new")
+            raise NotDecomposable(f"{node.name} is made of {part}, among others, whose size or value is new")
         if _is_operator(part):
             _check_functional(part, f"a part of {node.name}")
     made: Any = graph.output_node().args[0]
     asked = [made] if isinstance(made, Node) else [made[_item(user)] for user in node.users]
     if not all(isinstance(one, Node) for one in asked):
-        raise Whole(f"{node.name} comes to something that is no tensor")
+        raise NotDecomposable(f"{node.name} comes to something that is no tensor")
     return Parts(node, given, graph)
 
 
 def _item(user: Node) -> int:
     if user.target is not operator.getitem or not isinstance(user.args[1], int):
-        raise Whole(f"{user.name} takes several tensors at once")
+        raise NotDecomposable(f"{user.name} takes several tensors at once")
     return user.args[1]
 
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from fairway.convert.blocks.repeats import Cut
+from fairway.convert.blocks.repeats import ShortenedModel
 from fairway.convert.blocks.stamp import stamp
 from fairway.convert.remedies.contract import Case
 from fairway.convert.remedies.input_output_name_clash import own_values
 from fairway.convert.weights.half_precision import compute_wide
-from fairway.convert.weights.recognize import Weights
+from fairway.convert.weights.recognize import WeightAddresses
 from fairway.diagnostics.errors import Bug
 from fairway.model.subject import Subject
-from fairway.model.weight_storage import Mode, Stored, choose, save_candidate, weight_bytes
+from fairway.model.weight_storage import Mode, WeightStorage, choose, save_candidate, weight_bytes
 
 _DTYPES = {
     "float32": ir.DataType.FLOAT,
@@ -34,8 +34,8 @@ _DTYPES = {
 
 
 def finish(
-    model: ir.Model, subject: Subject, case: Case, path: Path, cut: Cut, weights: Mode | None
-) -> tuple[int, list[bool], Stored]:
+    model: ir.Model, subject: Subject, case: Case, path: Path, cut: ShortenedModel, weights: Mode | None
+) -> tuple[int, list[bool], WeightStorage]:
     """Repairs, names and saves the model; answers its opset, which passes changed anything, where its weights lie.
 
     The passes see the blocks that were captured; what they made of those is stamped for the others.
@@ -45,7 +45,7 @@ def finish(
     _declare_inputs(graph, subject)
     changed = [one(model) for one in case.passes]
     if cut:
-        stamp(model, cut, Weights(case.model))
+        stamp(model, cut, WeightAddresses(case.model))
     outside = choose(weights, weight_bytes(model)) != "embed"
     wide = outside and compute_wide(model)
     _strip_wrapper(model)

@@ -12,7 +12,7 @@ import torch
 from fairway.convert.ladder.cache_warmup import warm_up
 from fairway.convert.ladder.capture import Captured
 from fairway.convert.ladder.preflight import Preflight
-from fairway.judge.answers import Answers, answer, merge, needs_answers, share_out
+from fairway.judge.answers import RecordedAnswers, answer, merge, needs_answers, share_out
 from fairway.judge.evidence import Evidence, FileFacts
 from fairway.judge.gather import gather
 from fairway.judge.judge import sample_inputs
@@ -38,7 +38,7 @@ def judged_apart(
     """The evidence on one file. PyTorch's answers come first where the model is large, so that it is in memory once."""
     path, edges, facts = captured.path, captured.edges, facts_of(captured)
     samples = every_sample(subject, path, level, edges, data, facts)
-    answers: Answers | None = None
+    answers: RecordedAnswers | None = None
     before: list[Outcome] = []
     if needs_answers(subject, samples):
         before = _answered(workers, subject, samples, remedies, data, folder, heard)
@@ -68,8 +68,8 @@ def _answered(
 ) -> list[Outcome]:
     """Have PyTorch's answers written down, by two processes if the model is not too large for that."""
 
-    def work(mine: Sequence[Sample]) -> Callable[[Heard], Answers]:
-        def prepare(tell: Heard) -> Answers:
+    def work(mine: Sequence[Sample]) -> Callable[[Heard], RecordedAnswers]:
+        def prepare(tell: Heard) -> RecordedAnswers:
             settle(subject, remedies)
             return answer(subject, samples, mine, lambda s: sample_inputs(subject, s, data), folder / "answers", tell)
 

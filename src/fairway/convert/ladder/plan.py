@@ -20,7 +20,7 @@ TRACE_OPSETS = range(7, 21)
 
 
 @dataclass(frozen=True)
-class Step:
+class PlannedRung:
     """A route, with or without rewrites of the user's source, and without some remedy that may have done harm."""
 
     route: Route
@@ -91,7 +91,7 @@ _POINTLESS = {
 
 def next_step(
     rungs: Sequence[Any], settings: Any, suspects: Sequence[Any], repeats: tuple[Repeat, ...] = ()
-) -> Step | None:
+) -> PlannedRung | None:
     """The first step of the ladder that was not walked and is not ruled out; None when the ladder ends.
 
     What was walked with blocks taken out counts only as long as they are: without, it is another step.
@@ -113,7 +113,7 @@ def next_step(
     return None
 
 
-def _larger(rungs: Sequence[Any]) -> list[Step]:
+def _larger(rungs: Sequence[Any]) -> list[PlannedRung]:
     """A size of 1 in the example is taken for always 1, also one that is computed, such as the number of blocks.
 
     A file that is wrong at larger sizes is exported again from one of those, and if need be once more: a branch on a
@@ -128,7 +128,7 @@ def _larger(rungs: Sequence[Any]) -> list[Step]:
     return []
 
 
-def _pieces(rungs: Sequence[Any], settings: Any) -> list[Step]:
+def _pieces(rungs: Sequence[Any], settings: Any) -> list[PlannedRung]:
     """Several captures, where one was wrong or impossible because it follows the way that one size goes.
 
     Its file is right at some sizes and wrong at others; or a dim cannot stay dynamic, also where torch has its way. A
@@ -141,14 +141,14 @@ def _pieces(rungs: Sequence[Any], settings: Any) -> list[Step]:
     wanted = PIECES in settings.routes if settings.routes else by_size or (fixed and had_its_way)
     if not wanted:
         return []
-    steps = [Step(parse_route(PIECES, settings.opset))]
+    steps = [PlannedRung(parse_route(PIECES, settings.opset))]
     for rung in [rung for rung in rungs if rung.route.pieces][:LARGER]:
         if rung.verdict == "wrong" and rung.evidence is not None and rung.evidence.wrong_by_size:
             steps.append(replace(rung.step, wrong_points=rung.evidence.wrong_points))
     return steps
 
 
-def _decided(rungs: Sequence[Any], settings: Any) -> list[Step]:
+def _decided(rungs: Sequence[Any], settings: Any) -> list[PlannedRung]:
     """The first route that failed at a decision on a value, once more with that made beforehand."""
     for rung in rungs:
         if settings.remedies and not rung.route.traced and any(f.code == DECISION for f in rung.findings):
@@ -174,10 +174,10 @@ def _ruled_out(rungs: Sequence[Any]) -> set[str]:
     return out
 
 
-def _steps(settings: Any, rewrites: bool) -> list[Step]:
+def _steps(settings: Any, rewrites: bool) -> list[PlannedRung]:
     names = settings.routes or tuple(dict.fromkeys(name for name, _, _ in _LADDER))
     steps = [
-        Step(parse_route(name, settings.opset), rewriting, without)
+        PlannedRung(parse_route(name, settings.opset), rewriting, without)
         for name, rewriting, without in _LADDER
         if name in names and (rewrites or not rewriting)
     ]

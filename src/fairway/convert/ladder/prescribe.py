@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from fairway.convert.ladder.capture import case_for
-from fairway.convert.ladder.plan import Step
+from fairway.convert.ladder.plan import PlannedRung
 from fairway.convert.remedies.catalogue import CATALOGUE
 from fairway.convert.remedies.contract import Case, Match, Refusal, Remedy
 from fairway.convert.rewrite.find import Lines
@@ -32,7 +32,7 @@ class Prescription:
 
 
 def prescribe(
-    subject: Subject, step: Step, findings: Sequence[Finding], output_names: Sequence[str], live: Lines | None
+    subject: Subject, step: PlannedRung, findings: Sequence[Finding], output_names: Sequence[str], live: Lines | None
 ) -> Prescription:
     """Ask every remedy whether its defect is here. Runs in a separate process, since proofs run the model.
 

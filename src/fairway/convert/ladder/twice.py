@@ -17,7 +17,7 @@ from fairway.judge.judge import Judge, open_runtime
 from fairway.model.dims import Point
 from fairway.model.sample import sample
 from fairway.model.subject import Subject
-from fairway.workers.attempt import Job, Outcome, Work, Workers
+from fairway.workers.attempt import Outcome, Work, WorkerJob, Workers
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Captures:
         names = ("first.onnx", "second.onnx")[: 1 + twice]
         self.points = points
         self._workers = request.workers
-        self._jobs: list[Job] = [
+        self._jobs: list[WorkerJob] = [
             request.workers.start(request.export(points[i], 1 + i, request.place(name))) for i, name in enumerate(names)
         ]
 

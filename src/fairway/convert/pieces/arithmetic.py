@@ -28,7 +28,7 @@ class CannotRead(Exception):
     """A dim cannot be read off the shape of any input."""
 
 
-class Arithmetic:
+class SizeArithmetic:
     """Makes nodes, each expression once."""
 
     def __init__(self, inputs: Sequence[ir.Value], spec: Sequence[TensorSpec]) -> None:

@@ -15,7 +15,7 @@ from fairway.convert.pieces.piece_outputs import Fixed
 from fairway.convert.pieces.separate import Region
 from fairway.diagnostics.errors import complain
 from fairway.model.spec import TensorSpec
-from fairway.model.weight_storage import Stored, write_data
+from fairway.model.weight_storage import WeightStorage, write_data
 
 
 def assemble(
@@ -48,7 +48,7 @@ def assemble(
     )
 
 
-def _save(model: ir.Model, path: Path, captured: Sequence[Captured], links: dict[str, str]) -> Stored:
+def _save(model: ir.Model, path: Path, captured: Sequence[Captured], links: dict[str, str]) -> WeightStorage:
     """Save the joined model: weights that lie in a checkpoint stay there, others go into one file beside it."""
     first = captured[0].stored
     outside = [v for v in model.graph.initializers.values() if isinstance(v.const_value, ir.ExternalTensor)]
@@ -59,7 +59,7 @@ def _save(model: ir.Model, path: Path, captured: Sequence[Captured], links: dict
     if rest:
         write_data(rest, path.with_name(path.name + ".data"))
     ir.save(model, path)
-    return Stored(
+    return WeightStorage(
         first.mode,
         links,
         len(linked),

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairway.convert.pieces.piece_conditions import atoms
-from fairway.convert.pieces.separate import Served
+from fairway.convert.pieces.separate import PointPieces
 from fairway.convert.pieces.size_map import Mask, Point, SizeMap, sparse
 from fairway.judge.samples import subject_lattice
 from fairway.model.subject import Subject
@@ -182,7 +182,7 @@ class Atlas:
             left -= served[best]
         return tuple(sorted(chosen))
 
-    def served(self, kept: Sequence[int]) -> list[Served]:
+    def served(self, kept: Sequence[int]) -> list[PointPieces]:
         """Return the points that were run with the captures that serve them, by their guards if possible."""
         sure = [self.sure(k) for k in kept]
         found = []
@@ -190,5 +190,5 @@ class Atlas:
             right = [n for n, k in enumerate(kept) if row[k]]
             by_guards = [n for n in right if sure[n][i]]
             if right:
-                found.append(Served(self.map.point(i), frozenset(by_guards or right)))
+                found.append(PointPieces(self.map.point(i), frozenset(by_guards or right)))
         return found

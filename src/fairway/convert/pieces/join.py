@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import onnx_ir as ir
 
-from fairway.convert.pieces.arithmetic import Arithmetic
+from fairway.convert.pieces.arithmetic import SizeArithmetic
 from fairway.convert.pieces.piece_outputs import Fixed, merge_output
 from fairway.convert.pieces.separate import Region
 from fairway.convert.pieces.shared_weights import Numbers, common_numbers
@@ -37,7 +37,7 @@ def join(
     numbers = Numbers(linked)
     numbered = [numbers.of_graph(graph) for graph in graphs]
     inputs = list(graphs[0].inputs)
-    arithmetic = Arithmetic(inputs, spec)
+    arithmetic = SizeArithmetic(inputs, spec)
     conditions = [arithmetic.condition(str(region)) for region in regions[:-1]]
     outputs = [merge_output([graph.outputs[i] for graph in graphs], fixed) for i in range(len(graphs[0].outputs))]
     weights = _share_weights(graphs, numbered)

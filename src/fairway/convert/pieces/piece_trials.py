@@ -10,7 +10,7 @@ import torch
 from fairway.convert.pieces.size_map import Point
 from fairway.diagnostics.errors import UserError
 from fairway.judge.judge import HOPELESS, Judge, Runner, open_runtime
-from fairway.judge.sample_result import Trial
+from fairway.judge.sample_result import SampleResult
 from fairway.model.sample import Sample, sample
 from fairway.model.subject import Subject
 
@@ -34,7 +34,7 @@ class SharedJudge(Judge):
         tensors: list[torch.Tensor] = self._known[key]
         return tensors
 
-    def _eager(self, trial: Trial, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    def _eager(self, trial: SampleResult, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         key = ("eager", trial.sample)
         if key not in self._known:
             self._known[key] = (super()._eager(trial, tensors), trial.illegal)
@@ -71,7 +71,7 @@ def run_trials(
     return answers
 
 
-def _right(judge: Judge, trials: Sequence[Trial]) -> list[bool | None]:
+def _right(judge: Judge, trials: Sequence[SampleResult]) -> list[bool | None]:
     right: list[bool | None] = []
     left = EXCUSES_SOUGHT
     for trial in trials:

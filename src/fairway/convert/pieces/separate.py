@@ -30,7 +30,7 @@ POINTS_ADDED = 16
 
 
 @dataclass(frozen=True)
-class Served:
+class PointPieces:
     """One point, and the pieces that may serve it."""
 
     point: Point
@@ -52,7 +52,9 @@ class CannotSeparate(Exception):
     """No condition tells two points apart that need different pieces."""
 
 
-def separate(size_map: SizeMap, atoms: Sequence[str], served: Sequence[Served], sure: Sequence[Mask]) -> list[Region]:
+def separate(
+    size_map: SizeMap, atoms: Sequence[str], served: Sequence[PointPieces], sure: Sequence[Mask]
+) -> list[Region]:
     """Return the regions in the order in which they are asked; the last has no condition.
 
     `sure` says for each piece where its guards hold. Those points are given to it or to another piece whose guards
@@ -60,7 +62,7 @@ def separate(size_map: SizeMap, atoms: Sequence[str], served: Sequence[Served], 
     """
     known = {tuple(one.point.items()): one for one in served}
     for _ in range(CORRECTIONS):
-        tree = _Tree(size_map, _candidates(size_map, atoms, list(known.values())), list(known.values()))
+        tree = _DecisionTree(size_map, _candidates(size_map, atoms, list(known.values())), list(known.values()))
         owners = tree.owners()
         held = [mask & (owners == piece) for piece, mask in enumerate(sure)]
         lost: list[int] = np.flatnonzero(np.any(sure, axis=0) & ~np.any(held, axis=0)).tolist()
@@ -70,14 +72,14 @@ def separate(size_map: SizeMap, atoms: Sequence[str], served: Sequence[Served], 
         for i in fresh[:: max(1, len(fresh) // POINTS_ADDED)]:
             point = size_map.point(i)
             fitting = frozenset(k for k, mask in enumerate(sure) if mask[i])
-            known[tuple(point.items())] = Served(point, fitting)
+            known[tuple(point.items())] = PointPieces(point, fitting)
     return _shorten(size_map, tree.paths(), owners)
 
 
-class _Tree:
+class _DecisionTree:
     """Points divided by one condition after another until the points of a leaf share a piece."""
 
-    def __init__(self, size_map: SizeMap, candidates: Sequence[str], served: Sequence[Served]) -> None:
+    def __init__(self, size_map: SizeMap, candidates: Sequence[str], served: Sequence[PointPieces]) -> None:
         self._map = size_map
         self._pieces = sorted(frozenset().union(*(one.pieces for one in served)))
         self._allowed = np.asarray([[k in one.pieces for k in self._pieces] for one in served])
@@ -127,7 +129,7 @@ def _answers(condition: str, points: Sequence[Point]) -> np.ndarray:
     return np.broadcast_to(np.asarray(evaluate(read(condition), columns)) != 0, (len(points),))
 
 
-def _candidates(size_map: SizeMap, atoms: Sequence[str], served: Sequence[Served]) -> list[str]:
+def _candidates(size_map: SizeMap, atoms: Sequence[str], served: Sequence[PointPieces]) -> list[str]:
     """Return conditions that may separate, the simplest first; of those with the same answers everywhere, one."""
     derived: list[str] = []
     divisors = moduli(atoms)

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes  # seen to work in torch 2.9–2.13; no public counterpart
 
-from fairway.convert.blocks.repeats import Cut
+from fairway.convert.blocks.repeats import ShortenedModel
 from fairway.convert.blocks.stamp import Unlike
 from fairway.convert.remedies.constants import NOT_HELD, Constants, Origin
 from fairway.convert.remedies.contract import Applied, Case, Match, Refusal, Remedy
@@ -35,7 +35,7 @@ def detect(case: Case) -> Match | Refusal:
     return Match("values that no input reaches are read as they are")
 
 
-def same_in_all_blocks(model: torch.nn.Module, cut: Cut | None) -> Callable[[Origin], bool]:
+def same_in_all_blocks(model: torch.nn.Module, cut: ShortenedModel | None) -> Callable[[Origin], bool]:
     """Return how to tell whether a tensor of the model is the same in all blocks that its own is captured for."""
     alike: dict[Origin, list[Any]] = {}
     for repeat in cut.repeats if cut is not None else ():

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from fairway.convert.blocks.repeats import Cut
+from fairway.convert.blocks.repeats import ShortenedModel
 from fairway.convert.ladder.route import Route
 from fairway.diagnostics import Finding, Where
 
@@ -54,7 +54,7 @@ class Case:
     """Lines of branches of which samples took both sides; None if no samples were run."""
     decided: list[tuple[str, int]] = field(default_factory=list)
     """Lines of branches on values that a remedy decided, as files and line numbers."""
-    cut: Cut | None = None
+    cut: ShortenedModel | None = None
     """The blocks that were taken out of the model, if any."""
     answered: set[tuple[str, int]] = field(default_factory=set)
     """Lines at which values that no input reaches were read, as files and line numbers."""

@@ -48,7 +48,7 @@ class Lengths:
         return Longest(self.tensor)
 
 
-class _Functions:
+class _PackedFunctions:
     """Stands in for torch._VF in torch.nn.utils.rnn."""
 
     def __init__(self, original: Any) -> None:
@@ -86,7 +86,7 @@ def unpacked() -> Iterator[None]:
     functions = helpers._VF
     kinds: list[Any] = [torch.nn.RNNBase, torch.nn.LSTM]
     checks = [(kind, kind.check_forward_args) for kind in kinds]
-    helpers._VF = _Functions(functions)
+    helpers._VF = _PackedFunctions(functions)
     for kind, check in checks:
         kind.check_forward_args = _unless_ours(check)
     try:

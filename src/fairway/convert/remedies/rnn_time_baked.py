@@ -77,7 +77,7 @@ def _shapes(
     return output, torch.empty_like(hidden), torch.empty_like(cell)
 
 
-class _Functions:
+class _PaddedFunctions:
     """Stands in for torch._VF: calls on padded tensors go to our operator, others where they went before."""
 
     def __init__(self, original: Any) -> None:
@@ -226,7 +226,7 @@ def apply(case: Case, match: Match) -> Applied:
     # Dynamo breaks the graph at recurrent layers unless told not to; only the strict capture asks it.
     packing = nullcontext() if case.route.capture == "strict" else unpacked()
     with torch._dynamo.config.patch(allow_rnn=True), packing, translating(case, table):
-        layers._VF = _Functions(functions)
+        layers._VF = _PaddedFunctions(functions)
         try:
             yield
         finally:

@@ -95,7 +95,7 @@ def unknown_sizes_large() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Rewrite:
+class BranchDecision:
     """One way to decide everywhere."""
 
     answers: Mapping[Site, bool]
@@ -126,7 +126,7 @@ def detect(case: Case) -> Match | Refusal:
     ways: list[tuple[bool, ...]] = [(yes,) * len(run.met) for yes in ((True, False) if run.met else (True,))]
     if len(run.met) <= MOST:
         ways += [way for way in itertools.product((True, False), repeat=len(run.met)) if way not in ways]
-    rewrites = tuple(Rewrite(dict(zip(run.met, way, strict=True))) for way in ways)
+    rewrites = tuple(BranchDecision(dict(zip(run.met, way, strict=True))) for way in ways)
     places = tuple(Where(file=file, line=line, function=name) for (file, line), name in run.met.items())
     return Match("branches on values are taken one way, which gives the same", places, rewrites)
 

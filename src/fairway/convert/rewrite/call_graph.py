@@ -31,7 +31,7 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 @dataclass(frozen=True)
-class Source:
+class FunctionSource:
     """One function as text and tree; line numbers in the tree are those of the user's file."""
 
     function: types.FunctionType
@@ -80,7 +80,7 @@ def _defines_layers(name: str) -> bool:
 
 
 @cache
-def read_source(function: types.FunctionType) -> Source | None:
+def read_source(function: types.FunctionType) -> FunctionSource | None:
     """None where there is no text to read, or where the text is a lambda in the middle of a line."""
     try:
         lines, start = inspect.getsourcelines(function)
@@ -91,7 +91,7 @@ def read_source(function: types.FunctionType) -> Source | None:
     if not isinstance(node, ast.FunctionDef):
         return None
     ast.increment_lineno(tree, start - 1)
-    return Source(function, inspect.getsourcefile(function) or function.__code__.co_filename, node)
+    return FunctionSource(function, inspect.getsourcefile(function) or function.__code__.co_filename, node)
 
 
 def plain(function: Any) -> Any:

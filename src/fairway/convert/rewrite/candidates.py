@@ -21,7 +21,7 @@ import torch
 from fairway.convert.remedies.contract import Case, Refusal
 from fairway.convert.rewrite import runtime
 from fairway.convert.rewrite.call_graph import (
-    Source,
+    FunctionSource,
     attribute_chain,
     is_model_code,
     look_up,
@@ -35,7 +35,7 @@ from fairway.convert.rewrite.find import Site
 from fairway.convert.rewrite.functional import Functional, Refused
 from fairway.convert.rewrite.install import compile_function, installed
 from fairway.convert.rewrite.outline import PIECE, outline
-from fairway.convert.rewrite.script_blocks import Piece
+from fairway.convert.rewrite.script_blocks import ScriptBlock
 from fairway.convert.rewrite.tensor_aliases import inputs_may_share_memory
 from fairway.diagnostics import Where
 
@@ -44,7 +44,7 @@ LONGEST = 20_000
 
 
 @dataclass(frozen=True)
-class Rewrite:
+class RewriteCandidate:
     """One complete candidate. `source` is the text of the new functions; `install()` puts them in place for a while."""
 
     strategy: str
@@ -53,7 +53,7 @@ class Rewrite:
     model: torch.nn.Module = field(repr=False, compare=False)
     replacements: dict[types.FunctionType, Any] = field(repr=False, compare=False)
     sites: tuple[Site, ...] = field(repr=False, compare=False)
-    pieces: tuple[Piece, ...] = field(default=(), repr=False, compare=False)
+    pieces: tuple[ScriptBlock, ...] = field(default=(), repr=False, compare=False)
 
     def install(self) -> AbstractContextManager[None]:
         return _installed(self)
@@ -70,7 +70,7 @@ class Rewrite:
 
 
 @contextlib.contextmanager
-def _installed(rewrite: Rewrite) -> Iterator[None]:
+def _installed(rewrite: RewriteCandidate) -> Iterator[None]:
     # Scans inside scans fail to decompose where a weight asks for gradients (torch 2.13); exporting needs none.
     asking = [p for p in rewrite.model.parameters() if p.requires_grad]
     try:
@@ -85,7 +85,7 @@ def _installed(rewrite: Rewrite) -> Iterator[None]:
             parameter.requires_grad_(True)
 
 
-def candidates(model: torch.nn.Module, sites: tuple[Site, ...], traced: bool) -> tuple[Rewrite, ...] | Refusal:
+def candidates(model: torch.nn.Module, sites: tuple[Site, ...], traced: bool) -> tuple[RewriteCandidate, ...] | Refusal:
     """The rewrites that fit the route, or the reason why there is none."""
     listed = tuple(site for site in sites if site.suspect.kind == "list")
     if traced and len(listed) == len(sites):
@@ -101,16 +101,16 @@ def candidates(model: torch.nn.Module, sites: tuple[Site, ...], traced: bool) ->
     # A rewrite that is proven wrong must not take the others along, so each function is offered by itself, too.
     apart = [tuple(s for s in made.sites if s.source.function is function) for function in functions]
     alone = [_without_refused(model, one, strategy) for one in apart]
-    return made, *(one for one in alone if isinstance(one, Rewrite))
+    return made, *(one for one in alone if isinstance(one, RewriteCandidate))
 
 
 MOST_APART = 4
 """Functions up to which each is rewritten by itself where all of them together are not proven."""
 
-Strategy = Callable[[torch.nn.Module, tuple[Site, ...]], "Rewrite"]
+Strategy = Callable[[torch.nn.Module, tuple[Site, ...]], "RewriteCandidate"]
 
 
-def _without_refused(model: torch.nn.Module, sites: tuple[Site, ...], strategy: Strategy) -> Rewrite | Refusal:
+def _without_refused(model: torch.nn.Module, sites: tuple[Site, ...], strategy: Strategy) -> RewriteCandidate | Refusal:
     """Rewrite as many of the sites as can be: one that is refused is left as it stands, and the others go on."""
     first: Refusal | None = None
     while sites:
@@ -142,7 +142,7 @@ def prepare(case: Case) -> None:
             case.model(*copy.deepcopy(case.args), **copy.deepcopy(case.kwargs))
 
 
-def functional_rewrite(model: torch.nn.Module, sites: tuple[Site, ...]) -> Rewrite:
+def functional_rewrite(model: torch.nn.Module, sites: tuple[Site, ...]) -> RewriteCandidate:
     """The loops as steps, the choices as gathers. Raises `Refused` where that cannot be."""
     for site in sites:
         _refuse_names(site)
@@ -151,10 +151,10 @@ def functional_rewrite(model: torch.nn.Module, sites: tuple[Site, ...]) -> Rewri
     for function, module in {site.source.function: site.module for site in sites}.items():
         texts.append(maker.make(function, module, inside=False))
     where = tuple(site.suspect.where for site in sites)
-    return Rewrite("scan", where, "\n\n".join(texts), model, dict(maker.replacements), sites)
+    return RewriteCandidate("scan", where, "\n\n".join(texts), model, dict(maker.replacements), sites)
 
 
-def script_rewrite(model: torch.nn.Module, sites: tuple[Site, ...]) -> Rewrite:
+def script_rewrite(model: torch.nn.Module, sites: tuple[Site, ...]) -> RewriteCandidate:
     """The loops cut out and compiled by TorchScript. Raises `Refused` where that cannot be."""
     marked = {(site.source.function, *_place(site.node)) for site in sites}
     replacements, pieces, texts = {}, [], []
@@ -170,10 +170,10 @@ def script_rewrite(model: torch.nn.Module, sites: tuple[Site, ...]) -> Rewrite:
         lines = [ast.unparse(statement) for statement in piece.written(site.module)[0]]
         texts.append(f"{text}\n\n# {PIECE}, compiled by TorchScript\n" + "\n".join(lines))
     where = tuple(site.suspect.where for site in sites)
-    return Rewrite("script", where, "\n\n".join(texts), model, replacements, sites, tuple(pieces))
+    return RewriteCandidate("script", where, "\n\n".join(texts), model, replacements, sites, tuple(pieces))
 
 
-def _compiled(tree: ast.FunctionDef, source: Source, extra: dict[str, Any]) -> tuple[Any, str]:
+def _compiled(tree: ast.FunctionDef, source: FunctionSource, extra: dict[str, Any]) -> tuple[Any, str]:
     """The function anew, with its decorators; those of libraries may look for the place where they stand."""
     try:
         return compile_function(tree, source.function, extra)
@@ -198,7 +198,7 @@ def _refuse_names(site: Site) -> None:
         raise refused
 
 
-def _where(source: Source, line: int) -> Where:
+def _where(source: FunctionSource, line: int) -> Where:
     return Where(file=source.file, line=line, function=source.function.__qualname__, source=source.line(line))
 
 

@@ -21,7 +21,7 @@ from fairway.convert.rewrite.bindings import ends_loop
 from fairway.convert.rewrite.call_graph import (
     MISSING,
     FunctionNode,
-    Source,
+    FunctionSource,
     attribute_chain,
     is_model_code,
     method_of,
@@ -64,7 +64,7 @@ class Site:
     """A suspect together with what a rewrite needs: the function, the node, the module it was reached from."""
 
     suspect: Suspect
-    source: Source
+    source: FunctionSource
     node: ast.AST
     module: torch.nn.Module
 
@@ -158,7 +158,7 @@ class _Reading:
         self,
         kind: Kind,
         node: ast.stmt | ast.expr,
-        source: Source,
+        source: FunctionSource,
         detail: str,
         line: int | None = None,
         by_value: bool = False,
@@ -178,7 +178,7 @@ class _Reading:
 class _Body(ast.NodeVisitor):
     """Reads statements in order, keeping the flags of local names, and reports what it meets."""
 
-    def __init__(self, reading: _Reading, source: Source, flow: Flow, in_loop: bool) -> None:
+    def __init__(self, reading: _Reading, source: FunctionSource, flow: Flow, in_loop: bool) -> None:
         self.reading, self.source, self.flow = reading, source, flow
         self.in_loop = in_loop
         self.returned: list[Flags] = [NONE]

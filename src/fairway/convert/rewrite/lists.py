@@ -13,14 +13,14 @@ _THROUGH = ("list", "tuple")
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedRange:
     """The arguments of the `range`, and whether it is gone through backwards."""
 
     bounds: tuple[ast.expr, ...]
     backwards: bool = False
 
 
-def counted(node: ast.Call, live: Any) -> Counted | None:
+def counted(node: ast.Call, live: Any) -> CountedRange | None:
     """What a call that makes a tensor of a counting list counts; None for every other call.
 
     `live` is the function that is called.
@@ -28,10 +28,10 @@ def counted(node: ast.Call, live: Any) -> Counted | None:
     return _read(node.args[0]) if live in _MAKING and len(node.args) == 1 else None
 
 
-def _read(node: ast.expr) -> Counted | None:
+def _read(node: ast.expr) -> CountedRange | None:
     match node:
         case ast.Call(func=ast.Name(id="range"), args=args, keywords=[]) if 1 <= len(args) <= 3:
-            return None if any(isinstance(one, ast.Starred) for one in args) else Counted(tuple(args))
+            return None if any(isinstance(one, ast.Starred) for one in args) else CountedRange(tuple(args))
         case ast.Call(func=ast.Name(id=name), args=[inner], keywords=[]) if name in _THROUGH:
             return _read(inner)
         case ast.Call(func=ast.Name(id="reversed"), args=[inner], keywords=[]):
@@ -41,8 +41,8 @@ def _read(node: ast.expr) -> Counted | None:
     return None
 
 
-def _turned(read: Counted | None) -> Counted | None:
-    return None if read is None else Counted(read.bounds, not read.backwards)
+def _turned(read: CountedRange | None) -> CountedRange | None:
+    return None if read is None else CountedRange(read.bounds, not read.backwards)
 
 
 def count(*bounds: Any, backwards: bool, **options: Any) -> torch.Tensor:

@@ -32,7 +32,7 @@ VISITS = 2
 
 
 @dataclass(frozen=True)
-class Probe:
+class PassCounter:
     """Instructions of one function whose passes are counted."""
 
     code: types.CodeType
@@ -127,7 +127,7 @@ def _is_live(site: Site, observed: Observed, known: frozenset[Line] | None) -> b
     return site.suspect.kind != "loop" or site.suspect.by_value or len(set(observed.steps)) > 1
 
 
-def count_passes(run: Callable[[], Any], probes: Sequence[Probe]) -> list[Passes]:
+def count_passes(run: Callable[[], Any], probes: Sequence[PassCounter]) -> list[Passes]:
     """Run once, and count how often each probe is passed."""
     counts = [Passes() for _ in probes]
     places: dict[types.CodeType, dict[int, list[tuple[Passes, bool]]]] = {}
@@ -164,7 +164,7 @@ def count_passes(run: Callable[[], Any], probes: Sequence[Probe]) -> list[Passes
     return counts
 
 
-def make_probe(site: Site) -> Probe | None:
+def make_probe(site: Site) -> PassCounter | None:
     """Return where a site and its body begin in the bytecode; None if that cannot be told."""
     shift = _indentation(site)
     outer, inner = _parts(site.node)
@@ -175,7 +175,7 @@ def make_probe(site: Site) -> Probe | None:
         entered = _first_within(code, _span(outer, shift))
         if inner is None and entered is None:
             continue
-        return Probe(code, frozenset({entered if entered is not None else 0}), begin)
+        return PassCounter(code, frozenset({entered if entered is not None else 0}), begin)
     return None
 
 

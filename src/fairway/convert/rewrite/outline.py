@@ -14,9 +14,9 @@ from collections.abc import Callable
 import torch
 
 from fairway.convert.rewrite.bindings import appended_names, bound_names, read_names, walk_own, written_names
-from fairway.convert.rewrite.call_graph import FunctionNode, Source
+from fairway.convert.rewrite.call_graph import FunctionNode, FunctionSource
 from fairway.convert.rewrite.functional import Refused
-from fairway.convert.rewrite.script_blocks import Piece
+from fairway.convert.rewrite.script_blocks import ScriptBlock
 
 PIECE = "_fairway_piece"
 _NUMERIC = {"item", "size", "numel", "tolist", "shape", "astype"}
@@ -24,8 +24,8 @@ _NUMBER_CALLS = {"int", "float", "len", "min", "max", "round"}
 
 
 def outline(
-    source: Source, module: torch.nn.Module, suspect: Callable[[ast.AST], bool]
-) -> tuple[ast.FunctionDef, Piece]:
+    source: FunctionSource, module: torch.nn.Module, suspect: Callable[[ast.AST], bool]
+) -> tuple[ast.FunctionDef, ScriptBlock]:
     """The function with its loops cut out, and the piece that was cut."""
     tree = copy.deepcopy(source.tree)
     helpers: dict[str, FunctionNode] = {}
@@ -50,7 +50,7 @@ def outline(
         gives = tuple(n for n in sorted({*bound_names(cut), *written_names(cut)}) if n in after)
     outside = {a.arg for a in ast.walk(tree.args) if isinstance(a, ast.arg)} | set(bound_names(tree.body[:first]))
     takes = tuple(sorted((_all_reads(cut, helpers) & outside) - {"self"} - set(helpers)))
-    piece = Piece(tuple(cut), takes, gives, helpers, source.function)
+    piece = ScriptBlock(tuple(cut), takes, gives, helpers, source.function)
     piece.written(module)  # refuses now rather than at the first call
     own = ["self"] if tree.args.args and tree.args.args[0].arg == "self" else ["None"]
     call = f"{PIECE}({', '.join([*own, *takes])})"

@@ -44,14 +44,14 @@ from fairway.convert.rewrite.scalars import (
     tolist,
     whole,
 )
-from fairway.convert.rewrite.subscripts import Chosen, Cut, Span, get, put
+from fairway.convert.rewrite.subscripts import Chosen, FixedLengthSlice, TensorSlice, get, put
 
 __all__ = [
     "UNBOUND",
     "Chosen",
-    "Cut",
+    "FixedLengthSlice",
     "Rows",
-    "Span",
+    "TensorSlice",
     "Unrewritable",
     "abs_",
     "any_of",

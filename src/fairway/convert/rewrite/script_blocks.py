@@ -30,7 +30,7 @@ class _Made:
 
 
 @dataclass
-class Piece:
+class ScriptBlock:
     """Statements to compile, with the names they take and give. Compiled once for each module and kind of values."""
 
     cut: tuple[ast.stmt, ...]

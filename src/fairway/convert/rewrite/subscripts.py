@@ -14,7 +14,7 @@ from fairway.convert.rewrite.scalars import ADD, Unrewritable, as_tensor
 
 
 @dataclass(frozen=True)
-class Span:
+class FixedLengthSlice:
     """`start:start + length`, where the source shows that the length does not change from step to step."""
 
     start: Any
@@ -22,7 +22,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Cut:
+class TensorSlice:
     """`start:stop:step` with bounds that may be tensors, which Dynamo does not let a `slice` hold."""
 
     start: Any
@@ -31,17 +31,17 @@ class Cut:
 
 
 def _moves(part: Any) -> bool:
-    if isinstance(part, Cut):
+    if isinstance(part, TensorSlice):
         return isinstance(part.start, torch.Tensor) or isinstance(part.stop, torch.Tensor)
-    if isinstance(part, Span):
+    if isinstance(part, FixedLengthSlice):
         return isinstance(part.start, torch.Tensor)
     return isinstance(part, torch.Tensor)
 
 
 def _static(part: Any) -> Any:
-    if isinstance(part, Cut):
+    if isinstance(part, TensorSlice):
         return slice(part.start, part.stop, part.step)
-    return slice(part.start, part.start + part.length) if isinstance(part, Span) else part
+    return slice(part.start, part.start + part.length) if isinstance(part, FixedLengthSlice) else part
 
 
 def _parts(key: Any, rank: int) -> list[Any]:
@@ -81,10 +81,10 @@ def _read(held: torch.Tensor, parts: list[Any]) -> torch.Tensor:
             place += 1
         elif isinstance(part, torch.Tensor):
             held = _take(held, place, part)
-        elif isinstance(part, Span):
+        elif isinstance(part, FixedLengthSlice):
             held = _take(held, place, part.start + torch.arange(part.length, device=held.device))
             place += 1
-        elif isinstance(part, (slice, Cut)):
+        elif isinstance(part, (slice, TensorSlice)):
             if _moves(part):
                 raise Unrewritable("a slice whose length changes from step to step has no fixed shape")
             held = held[(slice(None),) * place + (_static(part),)]
@@ -99,7 +99,7 @@ def _take(held: torch.Tensor, dim: int, index: torch.Tensor) -> torch.Tensor:
 
 
 def _take_all(held: torch.Tensor, parts: list[Any]) -> torch.Tensor:
-    if any(isinstance(part, Span) or part is None for part in parts):
+    if any(isinstance(part, FixedLengthSlice) or part is None for part in parts):
         raise Unrewritable("an index tensor beside a moving slice")
     return held[tuple(parts)]
 
@@ -123,7 +123,7 @@ def put(held: Any, key: Any, value: Any, sign: str = "") -> Any:
     ):
         return _put_by_tensor(held, parts, value, sign)
     value = as_tensor(value, held)
-    kept = [d for d, part in enumerate(parts) if isinstance(part, (slice, Span, Cut))]
+    kept = [d for d, part in enumerate(parts) if isinstance(part, (slice, FixedLengthSlice, TensorSlice))]
     value = value.reshape([1] * (len(kept) - value.dim()) + list(value.shape[max(0, value.dim() - len(kept)) :]))
     for dim in range(held.dim()):
         if dim not in kept:
@@ -143,10 +143,10 @@ def put(held: Any, key: Any, value: Any, sign: str = "") -> Any:
 
 def _place(at: torch.Tensor, dim: int, part: Any, size: Any, value: torch.Tensor) -> tuple[Any, torch.Tensor]:
     """Which positions along `dim` are written, and the value spread so that each position finds its own."""
-    if not isinstance(part, (slice, Span, Cut)):
+    if not isinstance(part, (slice, FixedLengthSlice, TensorSlice)):
         part = as_tensor(part)
         return at == torch.where(part < 0, part + size, part), value
-    if isinstance(part, Span):
+    if isinstance(part, FixedLengthSlice):
         start, stop, step = part.start, part.start + part.length, 1
     else:
         start = 0 if part.start is None else part.start

@@ -18,14 +18,14 @@ from onnx_ir.passes import common
 from onnxscript import optimizer, rewriter
 from onnxscript.rewriter.pattern import RewriteRule
 
-from fairway.convert.weights.recognize import Weights
+from fairway.convert.weights.recognize import WeightAddresses
 
 ROUNDS = 2
 SMALL = 1024
 """Elements up to which equal constants are made one."""
 
 
-def optimise(model: ir.Model, known: Weights) -> None:
+def optimise(model: ir.Model, known: WeightAddresses) -> None:
     """In place."""
 
     def leave(node: ir.Node) -> bool | None:
@@ -47,7 +47,7 @@ def optimise(model: ir.Model, known: Weights) -> None:
 
 
 @contextmanager
-def _unread(graph: ir.Graph, known: Weights) -> Iterator[None]:
+def _unread(graph: ir.Graph, known: WeightAddresses) -> Iterator[None]:
     """Within, weights have no values that a rule could go by, and for which it would have to read a checkpoint."""
     constants = [(value, value.const_value) for value in graph.initializers.values()]
     held = [(value, tensor) for value, tensor in constants if tensor is not None and known.find(tensor)]
@@ -79,7 +79,7 @@ def quick_matching() -> Iterator[None]:
         yield
 
 
-def _merge_constants(graph: ir.Graph, known: Weights) -> None:
+def _merge_constants(graph: ir.Graph, known: WeightAddresses) -> None:
     """Equal constants that are no weights become one."""
     first: dict[tuple[object, ...], ir.Value] = {}
     for name, value in [*graph.initializers.items()]:

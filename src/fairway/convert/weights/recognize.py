@@ -12,7 +12,7 @@ import torch
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownWeight:
     """A parameter or buffer, or a view of it: a transposed one, say."""
 
     name: str
@@ -27,7 +27,7 @@ class Known:
         return torch.as_strided(tensor, self.shape, self.strides, tensor.storage_offset() + self.offset)
 
 
-class Weights:
+class WeightAddresses:
     """The weights of a model by the addresses of their bytes."""
 
     def __init__(self, model: torch.nn.Module) -> None:
@@ -37,7 +37,7 @@ class Weights:
         self._starts = [start for start, _, _ in rows]
         self._names = [name for _, _, name in rows]
 
-    def find(self, tensor: Any) -> Known | None:
+    def find(self, tensor: Any) -> KnownWeight | None:
         """The weight that this constant's bytes lie in."""
         got = _memory(tensor)
         if got is None:
@@ -54,7 +54,7 @@ class Weights:
             return None
         if not own.is_contiguous():
             return None
-        return Known(name, shape, strides, (address - own.data_ptr()) // width)
+        return KnownWeight(name, shape, strides, (address - own.data_ptr()) // width)
 
 
 def _memory(tensor: Any) -> tuple[int, int, tuple[int, ...], tuple[int, ...]] | None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from fairway.debug.doctor.combinations import clashes
 from fairway.debug.doctor.machine import Machine, complaints
-from fairway.debug.doctor.probe_steps import Step
-from fairway.debug.doctor.verdict import Diagnosis, Tried, conclude, findings_of
+from fairway.debug.doctor.probe_steps import ProbeStep
+from fairway.debug.doctor.verdict import Diagnosis, RecipeOutcome, conclude, findings_of
 from fairway.diagnostics import Finding
 from fairway.diagnostics.errors import UserError, complain
 
@@ -27,7 +27,7 @@ Heard = Callable[[Any], None]
 
 
 @dataclass(frozen=True)
-class Asked:
+class RecipeToTry:
     """A recipe to try, with the settings to try it with."""
 
     recipe: str
@@ -43,9 +43,9 @@ class Checkup:
 
     machine: Machine
     tools: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[ProbeStep, ...]
     findings: tuple[Finding, ...]
-    tried: Tried | None
+    tried: RecipeOutcome | None
     diagnosis: Diagnosis
 
     @property
@@ -65,7 +65,7 @@ class Checkup:
         }
 
 
-def check_up(machine: Machine, only: Sequence[str], asked: Callable[[], Asked] | None, heard: Heard) -> Checkup:
+def check_up(machine: Machine, only: Sequence[str], asked: Callable[[], RecipeToTry] | None, heard: Heard) -> Checkup:
     """Lets the machine work. `only` names probes, empty for all; `asked` needs torch, so it waits."""
     findings = complaints(machine)
     findings += clashes(machine.versions)
@@ -98,7 +98,7 @@ def _without_probes(machine: Machine, findings: Sequence[Finding]) -> Checkup:
     return Checkup(machine, (), (), tuple(findings), None, conclude((), findings, None))
 
 
-def _try(asked: Callable[[], Asked], heard: Heard) -> Tried:
+def _try(asked: Callable[[], RecipeToTry], heard: Heard) -> RecipeOutcome:
     """The recipe with the settings asked for, and where that fails, with the defaults."""
     from fairway.convert.export import export_subject, make_settings
     from fairway.model.recipe import load_subject
@@ -107,7 +107,7 @@ def _try(asked: Callable[[], Asked], heard: Heard) -> Tried:
     try:
         subject = load_subject(wish.recipe, wish.overrides)
     except UserError as error:
-        return Tried(wish.spelt, None, finding=error.finding)
+        return RecipeOutcome(wish.spelt, None, finding=error.finding)
 
     def run(settings: Settings) -> dict[str, Any]:
         with TemporaryDirectory(prefix="fairway-doctor-") as folder:
@@ -118,7 +118,7 @@ def _try(asked: Callable[[], Asked], heard: Heard) -> Tried:
 
     record = run(wish.settings)
     if record["verdict"] == "verified" or not wish.spelt:
-        return Tried(wish.spelt, record)
+        return RecipeOutcome(wish.spelt, record)
     limits = wish.settings.limits
     plain = make_settings(wish.settings.level, (), None, True, limits.seconds, limits.bytes)
-    return Tried(wish.spelt, record, run(plain))
+    return RecipeOutcome(wish.spelt, record, run(plain))

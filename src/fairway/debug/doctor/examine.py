@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from fairway.debug.doctor.probe_steps import CAPTURE, CHECKER, DYNAMO, ORT, PYTORCH, TORCHSCRIPT, Step
+from fairway.debug.doctor.probe_steps import CAPTURE, CHECKER, DYNAMO, ORT, PYTORCH, TORCHSCRIPT, ProbeStep
 from fairway.debug.doctor.probes import EXAMPLE, OTHER, Line, Probe, weigh
 from fairway.judge.runtimes.eager import to_array
 from fairway.judge.runtimes.second import ENGINES, engines_here
-from fairway.workers.attempt import Job, Outcome, Workers
+from fairway.workers.attempt import Outcome, WorkerJob, Workers
 
 RELATIVE, ABSOLUTE = 1e-4, 1e-5
 """How far an engine may be from PyTorch in float32 on numbers of this size; a wrong result is off by far more."""
@@ -40,7 +40,7 @@ def tools() -> tuple[str, ...]:
     return (PYTORCH, CAPTURE, DYNAMO, TORCHSCRIPT, CHECKER, ORT, *engines_here())
 
 
-def examine(workers: Workers, probes: Sequence[Probe], folder: Path, heard: Tell) -> list[Step]:
+def examine(workers: Workers, probes: Sequence[Probe], folder: Path, heard: Tell) -> list[ProbeStep]:
     """Every probe on both ways, side by side. A process walks from probe to probe; where it is lost, another goes on.
 
     Starting anew for each probe would cost three seconds every time: exporters load and build tables at the first call.
@@ -64,8 +64,8 @@ class _Way:
     """One exporter's way: the probes still to be walked, and what was seen so far."""
 
     def __init__(self, way: str, probes: list[Probe]) -> None:
-        self.way, self.left, self.steps = way, probes, list[Step]()
-        self.job: Job | None = None
+        self.way, self.left, self.steps = way, probes, list[ProbeStep]()
+        self.job: WorkerJob | None = None
         self.lost = 0
         self._begun: tuple[str, str] | None = None
 
@@ -83,7 +83,7 @@ class _Way:
             begun(f"{probe}: {tool}")
         elif kind == "end":
             self._begun = None
-            self.steps.append(Step(probe, tool, self.way, problem))
+            self.steps.append(ProbeStep(probe, tool, self.way, problem))
         else:
             self.left = [one for one in self.left if one.name != probe]
 
@@ -100,7 +100,7 @@ class _Way:
             "raised": outcome.failure.message if outcome.failure else "",
         }
         probe, tool = self._begun or (self.left[0].name, PYTORCH)
-        self.steps.append(Step(probe, tool, self.way, how[outcome.status]))
+        self.steps.append(ProbeStep(probe, tool, self.way, how[outcome.status]))
         self.left = [one for one in self.left if one.name != probe]
 
 

@@ -15,7 +15,7 @@ PYTORCH, CAPTURE, DYNAMO, TORCHSCRIPT, CHECKER, ORT = (
 
 
 @dataclass(frozen=True)
-class Step:
+class ProbeStep:
     """One tool at work on one probe: what went wrong, or nothing."""
 
     probe: str

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fairway.convert.ladder.route import parse_route
-from fairway.debug.doctor.probe_steps import CAPTURE, CHECKER, DYNAMO, ORT, PYTORCH, TORCHSCRIPT, Step
+from fairway.debug.doctor.probe_steps import CAPTURE, CHECKER, DYNAMO, ORT, PYTORCH, TORCHSCRIPT, ProbeStep
 from fairway.diagnostics import CODES, Finding
 
 Blame = Literal["nothing", "model", "settings", "machine", "recipe"]
@@ -27,7 +27,7 @@ _LIMITS = {"FW501": "settings", "FW502": "machine", "FW009": "machine", "FW017":
 
 
 @dataclass(frozen=True)
-class Tried:
+class RecipeOutcome:
     """How the recipe came out: with the settings asked for, and with the defaults where those differ."""
 
     asked: str
@@ -45,16 +45,16 @@ class Diagnosis:
     sentence: str
 
 
-def broken_tools(steps: Sequence[Step]) -> dict[str, list[Step]]:
+def broken_tools(steps: Sequence[ProbeStep]) -> dict[str, list[ProbeStep]]:
     """The tools that fail, each with what it failed at."""
-    found: dict[str, list[Step]] = {}
+    found: dict[str, list[ProbeStep]] = {}
     for step in steps:
         if step.problem:
             found.setdefault(step.tool, []).append(step)
     return found
 
 
-def findings_of(steps: Sequence[Step]) -> list[Finding]:
+def findings_of(steps: Sequence[ProbeStep]) -> list[Finding]:
     """A finding for each tool that fails, naming how many of the probes, and the first in full."""
     found = []
     for tool, failed in broken_tools(steps).items():
@@ -69,11 +69,11 @@ def findings_of(steps: Sequence[Step]) -> list[Finding]:
     return found
 
 
-def _first(failed: Sequence[Step]) -> str:
+def _first(failed: Sequence[ProbeStep]) -> str:
     return f"{failed[0].probe}: {failed[0].problem}"
 
 
-def whole_ways(steps: Sequence[Step]) -> list[str]:
+def whole_ways(steps: Sequence[ProbeStep]) -> list[str]:
     """The ways on which nothing that an export needs is broken."""
     broken = broken_tools(steps)
     return [way for way in (DYNAMO, TORCHSCRIPT) if not needs(way).intersection(broken)]
@@ -83,7 +83,7 @@ def needs(way: str) -> set[str]:
     return {PYTORCH, CHECKER, ORT, *((CAPTURE, DYNAMO) if way == DYNAMO else (TORCHSCRIPT,))}
 
 
-def conclude(steps: Sequence[Step], findings: Sequence[Finding], tried: Tried | None) -> Diagnosis:
+def conclude(steps: Sequence[ProbeStep], findings: Sequence[Finding], tried: RecipeOutcome | None) -> Diagnosis:
     """The sentence. `findings` are the machine's own, those of broken tools among them."""
     errors = [f for f in findings if f.severity == "error"]
     machine = _machine(steps, errors)
@@ -98,7 +98,7 @@ def conclude(steps: Sequence[Step], findings: Sequence[Finding], tried: Tried | 
 
 
 def _with_recipe(
-    steps: Sequence[Step], errors: Sequence[Finding], machine: str, tried: Tried, record: Mapping[str, Any]
+    steps: Sequence[ProbeStep], errors: Sequence[Finding], machine: str, tried: RecipeOutcome, record: Mapping[str, Any]
 ) -> Diagnosis:
     if record["verdict"] == "verified":
         how = f"the recipe is verified ({record['route']})"
@@ -128,7 +128,7 @@ def _with_recipe(
     return Diagnosis("model", f"Your model: {passes}, and the recipe comes out {last['verdict']} ({said}){also}.")
 
 
-def _machines_fault(steps: Sequence[Step], errors: Sequence[Finding], record: Mapping[str, Any]) -> bool:
+def _machines_fault(steps: Sequence[ProbeStep], errors: Sequence[Finding], record: Mapping[str, Any]) -> bool:
     """Whether every route that was walked needs a broken tool. A model that never got that far speaks for itself."""
     if any(f.code == "FW604" for f in errors):
         return True
@@ -141,7 +141,7 @@ def _way(route: str) -> str:
     return TORCHSCRIPT if parse_route(route).traced else DYNAMO
 
 
-def _machine(steps: Sequence[Step], errors: Sequence[Finding]) -> str:
+def _machine(steps: Sequence[ProbeStep], errors: Sequence[Finding]) -> str:
     """What is wrong with the machine, worst first, in few words."""
     unimportable = [f.seen for f in errors if f.code == "FW604"]
     if unimportable:

@@ -10,13 +10,13 @@ from typing import Any
 from fairway.debug.reduce.issue_report import Reduced, write_report
 from fairway.debug.reduce.program import Program, Ref
 from fairway.debug.reduce.reproducer import title_of, write_script
-from fairway.debug.reduce.trial_export import Seen, Signature
+from fairway.debug.reduce.trial_export import FailureSignature, Seen
 from fairway.diagnostics.errors import complain
 
 STATE = "state.json"
 
 
-def resume(folder: Path, whole: Program, exporter: str, signature: Signature) -> Program | None:
+def resume(folder: Path, whole: Program, exporter: str, signature: FailureSignature) -> Program | None:
     """Where an earlier run was that cut down the same model for the same failure, if there was one."""
     try:
         state = json.loads((folder / STATE).read_text())
@@ -32,7 +32,7 @@ def resume(folder: Path, whole: Program, exporter: str, signature: Signature) ->
         return None
 
 
-def _mark(whole: Program, exporter: str, signature: Signature) -> Any:
+def _mark(whole: Program, exporter: str, signature: FailureSignature) -> Any:
     return [exporter, str(signature), [[call.var, call.name] for call in whole.calls]]
 
 

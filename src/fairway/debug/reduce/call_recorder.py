@@ -14,7 +14,7 @@ import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._pytree import tree_leaves, tree_map  # seen to work in torch 2.9–2.13; no public counterpart
 
-from fairway.debug.reduce.program import ASKED, STEPS, Call, Program, Ref
+from fairway.debug.reduce.program import ASKED, STEPS, Program, ProgramCall, Ref
 from fairway.debug.reduce.tracked_numbers import Read, Tracked, bare, let_go, tracked
 from fairway.judge.runtimes.eager import uncompiled
 from fairway.model.outputs import output_leaves
@@ -86,7 +86,7 @@ class Recorder(TorchFunctionMode):
     def __init__(self, model: torch.nn.Module, reads: bool) -> None:
         super().__init__()
         self._reads = reads
-        self.calls: list[Call] = []
+        self.calls: list[ProgramCall] = []
         self.seen: dict[Ref, Any] = {}
         self.weights: dict[Ref, torch.Tensor] = {}
         self._known: dict[int, Ref] = {}
@@ -112,7 +112,7 @@ class Recorder(TorchFunctionMode):
             return result
         given = self._written((args, kwargs))
         var = self._new()
-        self.calls.append(Call(var, name, tuple(given[0]), given[1], self.stack[-1], _source()))
+        self.calls.append(ProgramCall(var, name, tuple(given[0]), given[1], self.stack[-1], _source()))
         if name in ASKED:
             self.seen[Ref(var)] = result
             return result  # Python takes no other number for an answer

@@ -22,7 +22,7 @@ from fairway.debug.reduce.other_branch import parted
 from fairway.debug.reduce.program import ASKED, TAKEN, Program
 from fairway.debug.reduce.recorded_model import Recording, recorded, telling
 from fairway.debug.reduce.suspect_calls import places
-from fairway.debug.reduce.trial_export import Bench, Case, Seen, Signature, dynamic
+from fairway.debug.reduce.trial_export import FailureSignature, Seen, TrialCase, TrialRunner, dynamic
 from fairway.diagnostics.errors import UserError, complain
 from fairway.judge.runtimes.eager import as_exported
 from fairway.model.outputs import output_leaves
@@ -41,7 +41,7 @@ POINTED = 200
 class Start:
     """A failure, and what it is cut down from."""
 
-    bench: Bench
+    bench: TrialRunner
     seen: Seen
     whole: Program
     program: Program
@@ -75,14 +75,14 @@ def failing(
     tick = partial(progress, ("tick",))
     for exporter in exporters:
         progress(("stage", f"all {len(whole.calls)} calls by {exporter}"))
-        bench = Bench(exporter, clock.limit, tick)
-        case = Case(Plain(subject).eval(), (*samples, *recording.apart), dynamic(whole, samples[0]))
-        seen = Bench(exporter, clock.generous, tick).judge(case)
+        bench = TrialRunner(exporter, clock.limit, tick)
+        case = TrialCase(Plain(subject).eval(), (*samples, *recording.apart), dynamic(whole, samples[0]))
+        seen = TrialRunner(exporter, clock.generous, tick).judge(case)
         if check is not None:
             if checks(whole, exporter, check):
-                seen = Seen(Signature("check", "kept by", check), seen.said)
+                seen = Seen(FailureSignature("check", "kept by", check), seen.said)
                 plain = _at(whole, seen)
-                kept = resume(folder, plain, exporter, Signature("check", "kept by", check))
+                kept = resume(folder, plain, exporter, FailureSignature("check", "kept by", check))
                 return Start(bench, seen, plain, kept or plain, kept is not None)
         elif seen.signature is not None:
             if seen.other is not None and seen.other >= len(whole.others):
@@ -91,7 +91,7 @@ def failing(
     return None
 
 
-def _apart(subject: Subject, folder: Path, bench: Bench, seen: Seen, recording: Recording) -> Start:
+def _apart(subject: Subject, folder: Path, bench: TrialRunner, seen: Seen, recording: Recording) -> Start:
     """The question that the model answered otherwise where the file is wrong."""
     assert seen.signature is not None
     assert seen.other is not None
@@ -106,7 +106,7 @@ def _apart(subject: Subject, folder: Path, bench: Bench, seen: Seen, recording: 
 
 
 def _start(
-    subject: Subject, folder: Path, bench: Bench, seen: Seen, whole: Program, clock: Clock, progress: Progress
+    subject: Subject, folder: Path, bench: TrialRunner, seen: Seen, whole: Program, clock: Clock, progress: Progress
 ) -> Start:
     """What an earlier run left, the place that the failure names, or all calls: the first that fails in this way."""
     assert seen.signature is not None
@@ -130,7 +130,7 @@ def _start(
         kept = resume(folder, _at(program, seen), bench.exporter, seen.signature)
         if kept is not None and bench(kept).signature == seen.signature:
             return Start(bench, narrowed, _at(program, seen), kept, cut=True)
-        again = Bench(bench.exporter, clock.generous)(program)
+        again = TrialRunner(bench.exporter, clock.generous)(program)
         if again.signature == seen.signature:
             clock.last = time.monotonic() - began  # if nothing smaller fails, what is to come takes as long
             program = _at(program, again)
@@ -154,7 +154,7 @@ def _told(subject: Subject, whole: Program, seen: Seen) -> list[Program]:
     return []
 
 
-def _pointed(start: Program, seen: Seen, bench: Bench, clock: Clock) -> Program | None:
+def _pointed(start: Program, seen: Seen, bench: TrialRunner, clock: Clock) -> Program | None:
     """The part around a line of the model's own that the failure names, if that fails in the same way."""
     assert seen.signature is not None
     if seen.signature.stage == "compare":
@@ -186,7 +186,7 @@ def not_by_calls(subject: Subject, seen: str) -> UserError:
     )
 
 
-def _ways(subject: Subject, whole: Program, failure: Signature) -> Iterator[Program]:
+def _ways(subject: Subject, whole: Program, failure: FailureSignature) -> Iterator[Program]:
     """The model's calls, as they may look to an exporter, the likeliest first; each costs as much as the model."""
     asks = any(call.name in (*ASKED, *TAKEN) for call in whole.calls)
     if asks and failure.code != "FW303":

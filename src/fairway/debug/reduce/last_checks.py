@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fairway.debug.reduce.program import Program
 from fairway.debug.reduce.reproducer import write_script
-from fairway.debug.reduce.trial_export import EXPORTERS, Bench, Seen, failed_script
+from fairway.debug.reduce.trial_export import EXPORTERS, Seen, TrialRunner, failed_script
 
 LOADING = 10.0
 """Seconds until a fresh Python has torch and onnxruntime, on a busy machine."""
@@ -69,7 +69,7 @@ def runs_alone(script: str, seen: Seen, check: str | None, clock: Clock) -> bool
         return failed_script(done.returncode, done.stderr, seen)
 
 
-def rule_out(program: Program, bench: Bench, seen: Seen, clock: Clock) -> dict[str, str]:
+def rule_out(program: Program, bench: TrialRunner, seen: Seen, clock: Clock) -> dict[str, str]:
     """What the failure is not, each tried while there is time."""
     found = {"PyTorch itself": "runs the same module at the same inputs"}
     other = next(name for name in EXPORTERS if name != bench.exporter)
@@ -79,7 +79,7 @@ def rule_out(program: Program, bench: Bench, seen: Seen, clock: Clock) -> dict[s
     }
     for what, (exporter, part) in trials.items():
         seconds = min(clock.limit, clock.left)
-        seen_there = Bench(exporter, seconds)(part) if seconds > 0 else Seen(None, "not tried: the time was up")
+        seen_there = TrialRunner(exporter, seconds)(part) if seconds > 0 else Seen(None, "not tried: the time was up")
         found[what] = _outcome(seen_there, seen)
     return found
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import torch
 
-from fairway.debug.reduce.program import Call, Program, Ref
+from fairway.debug.reduce.program import Program, ProgramCall, Ref
 from fairway.debug.reduce.program_replay import replay
-from fairway.debug.reduce.trial_export import Signature
+from fairway.debug.reduce.trial_export import FailureSignature
 
 LONG = 4096
 """A larger answer is no size for a tensor."""
 
 
-def parted(whole: Program, other: Program, failure: Signature) -> Program | None:
+def parted(whole: Program, other: Program, failure: FailureSignature) -> Program | None:
     """The calls up to the last question before the ways part, with its answer as a tensor: a number where the model's
     numbers were wrong, a size where its shape was.
 
@@ -56,15 +56,15 @@ def _question(whole: Program, other: Program) -> int | None:
     return found
 
 
-def _told(asked: Call, var: int, as_size: bool) -> list[Call]:
+def _told(asked: ProgramCall, var: int, as_size: bool) -> list[ProgramCall]:
     answer = Ref(asked.var)
     if not as_size:
-        return [Call(var, "torch.tensor", (answer,), {}, asked.module)]
-    number = Call(var, "mul", (answer, 1), {}, asked.module)  # a yes or no is no size
-    return [number, Call(var + 1, "torch.ones", ((Ref(var),),), {}, asked.module)]
+        return [ProgramCall(var, "torch.tensor", (answer,), {}, asked.module)]
+    number = ProgramCall(var, "mul", (answer, 1), {}, asked.module)  # a yes or no is no size
+    return [number, ProgramCall(var + 1, "torch.ones", ((Ref(var),),), {}, asked.module)]
 
 
-def _with_answer(program: Program, table: Mapping[Ref, Any], asked: Call) -> dict[Ref, Any]:
+def _with_answer(program: Program, table: Mapping[Ref, Any], asked: ProgramCall) -> dict[Ref, Any]:
     """The values at one input that still mean the same, and those that were added."""
     made = {call.var for call in program.calls}
     kept = {ref: value for ref, value in table.items() if ref.var in made or ref in program.inputs}

@@ -67,7 +67,7 @@ class Ref:
 
 
 @dataclass(frozen=True)
-class Call:
+class ProgramCall:
     """One call. `name` is torch's own for a function, or one of ours for arithmetic on sizes."""
 
     var: int
@@ -98,7 +98,7 @@ class Program:
     """Inputs, weights and calls. Values of variables at the example are kept, to make inputs of what is cut off."""
 
     inputs: tuple[Ref, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[ProgramCall, ...]
     outputs: tuple[Ref, ...]
     seen: Mapping[Ref, Any] = field(repr=False)
     weights: Mapping[Ref, torch.Tensor] = field(repr=False)
@@ -118,7 +118,7 @@ class Program:
         """Calls that compute; sizes and comparisons are none."""
         return sum(call.computes for call in self.calls)
 
-    def only(self, keep: Sequence[Call]) -> Program:
+    def only(self, keep: Sequence[ProgramCall]) -> Program:
         """Some of the calls. What they need from others becomes an input; what nothing needs any more is left out."""
         made = {call.var for call in keep}
         needed: dict[Ref, None] = {}
@@ -141,7 +141,7 @@ class Program:
             inputs = tuple(ref for ref in inputs if ref not in weights)
         return replace(self, inputs=inputs, calls=calls, outputs=outputs or inputs[:1], weights=weights)
 
-    def part(self, keep: Sequence[Call]) -> Program:
+    def part(self, keep: Sequence[ProgramCall]) -> Program:
         """Some of the calls, with as many before them as it takes to cut off nothing that is `unsaid`."""
         kept = {call.var for call in keep}
         mine = {call.var for call in self.calls}
@@ -179,7 +179,7 @@ class Program:
         """With each number that Python took by `int` or `float` asked for outright. What it did with that is not seen,
         and an exporter that leaves the number open at first refuses it only there."""
         new = max((call.var for call in self.calls), default=0)
-        calls: list[Call] = []
+        calls: list[ProgramCall] = []
         for call in self.calls:
             calls.append(call)
             asked = {"int": "index", "float": "bool"}.get(call.name.removeprefix("torch.Tensor.").strip("_"))

@@ -7,7 +7,7 @@ from textwrap import shorten
 import torch
 
 from fairway.debug.reduce.draw import back, draw, layout, span
-from fairway.debug.reduce.program import Call, Program, Ref
+from fairway.debug.reduce.program import Program, ProgramCall, Ref
 from fairway.debug.reduce.statements import forward
 from fairway.debug.reduce.trial_export import WRONG, Seen, dynamic, values_at
 
@@ -71,7 +71,7 @@ OWN = ("aten", "prims", "quantized", "prim", "higher_order", "torchvision", "onn
 """Operators that come with torch, by namespace."""
 
 
-def _definition(program: Program, call: Call) -> list[str]:
+def _definition(program: Program, call: ProgramCall) -> list[str]:
     """An operator that a library brought, declared anew: what it computes is not known here, and does not matter."""
     if not call.name.startswith("torch.ops.") or call.name.split(".")[2] in OWN:
         return []

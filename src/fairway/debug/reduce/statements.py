@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fairway.debug.reduce.program import BRANCH, OPERATORS, STEPS, TAKEN, UNARY, Call, Program, Ref
+from fairway.debug.reduce.program import BRANCH, OPERATORS, STEPS, TAKEN, UNARY, Program, ProgramCall, Ref
 
 
 def forward(program: Program) -> list[str]:
@@ -26,7 +26,7 @@ def forward(program: Program) -> list[str]:
     return [*lines, f"return ({ends})" if program.outputs else "return ()"]
 
 
-def _decision(call: Call, names: Mapping[Ref, str]) -> str:
+def _decision(call: ProgramCall, names: Mapping[Ref, str]) -> str:
     """What Python asked for, to decide something; what it made of the answer is in the other calls."""
     args = [show(arg, names) for arg in call.args]
     if call.name == STEPS:
@@ -36,7 +36,7 @@ def _decision(call: Call, names: Mapping[Ref, str]) -> str:
     return f"if {args[0]}: pass" if "bool" in call.name else statement(call, names)
 
 
-def statement(call: Call, names: Mapping[Ref, str]) -> str:
+def statement(call: ProgramCall, names: Mapping[Ref, str]) -> str:
     """One call as Python."""
     args = [show(arg, names) for arg in call.args]
     kwargs = [f"{key}={show(value, names)}" for key, value in call.kwargs.items()]

@@ -133,7 +133,7 @@ class Read(Tracked):
         return bool(self.bare)
 
 
-class Whole(Read, torch.SymInt):
+class TrackedInt(Read, torch.SymInt):
     def __index__(self) -> int:
         return int(self._taken())
 
@@ -144,12 +144,12 @@ class Real(Read, torch.SymFloat):
     __hash__ = Read.__hash__
 
 
-class Truth(Read, torch.SymBool):
+class TrackedBool(Read, torch.SymBool):
     __hash__ = Read.__hash__
 
 
 SIZES: dict[type, type[Any]] = {int: Sized, float: Share}
-READS: dict[type, type[Any]] = {int: Whole, float: Real, bool: Truth}
+READS: dict[type, type[Any]] = {int: TrackedInt, float: Real, bool: TrackedBool}
 
 
 def tracked(number: Any, ref: Ref, notes: Notes, read: bool) -> Any:

@@ -33,7 +33,7 @@ EXPORTERS = ("dynamo", "trace")
 
 
 @dataclass(frozen=True)
-class Signature:
+class FailureSignature:
     """By what a failure is known again."""
 
     stage: str
@@ -51,7 +51,7 @@ class Signature:
 class Seen:
     """How a trial ended. No signature: it is right at the sizes tried."""
 
-    signature: Signature | None
+    signature: FailureSignature | None
     said: str = ""
     other: int | None = None
     """At which of the other inputs; None for the example, and where the failure comes before any input."""
@@ -80,7 +80,7 @@ def values_at(program: Program, other: int | None = None) -> list[torch.Tensor]:
 
 
 @dataclass(frozen=True)
-class Case:
+class TrialCase:
     """A model that takes plain tensors, its inputs at the example and elsewhere, and the axes that vary."""
 
     model: torch.nn.Module
@@ -88,12 +88,12 @@ class Case:
     axes: Sequence[dict[int, str]]
 
     @classmethod
-    def of(cls, program: Program) -> Case:
+    def of(cls, program: Program) -> TrialCase:
         points = tuple(values_at(program, other) for other in (None, *range(len(program.others))))
         return cls(replay(program).eval(), points, dynamic(program, points[0]))
 
 
-def export(case: Case, exporter: str, path: Path) -> None:
+def export(case: TrialCase, exporter: str, path: Path) -> None:
     """Plainly, as in the script that comes out."""
     values = tuple(case.points[0])
     names = [f"x{i}" for i in range(len(values))]
@@ -118,7 +118,7 @@ def export(case: Case, exporter: str, path: Path) -> None:
             torch.onnx.export(case.model, values, path, dynamo=False, input_names=names, dynamic_axes=axes)
 
 
-def attempt(case: Case, exporter: str) -> Seen:
+def attempt(case: TrialCase, exporter: str) -> Seen:
     """Export, load, run and compare at the example and at the other inputs. Run inside a worker."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
@@ -138,7 +138,7 @@ def attempt(case: Case, exporter: str) -> Seen:
             session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:
             said = tidy(str(error))
-            return Seen(Signature("load", "FW407", plain(said)), said, lines=by_node(path, said))
+            return Seen(FailureSignature("load", "FW407", plain(said)), said, lines=by_node(path, said))
         for other, answer in zip((None, *range(len(case.points) - 1)), chain([first], wanted), strict=True):
             seen = None if answer is None else _compare(session, *answer)
             if seen is not None:
@@ -192,20 +192,20 @@ def _compare(session: Any, values: Sequence[torch.Tensor], wanted: Sequence[Any]
     except Exception as error:
         said = tidy(str(error))
         node = re.search(r"running (\w+) node", said)
-        return Seen(Signature("run", "FW408", node[1] if node else plain(said)), said)
+        return Seen(FailureSignature("run", "FW408", node[1] if node else plain(said)), said)
     if len(got) != len(wanted):
         said = f"{len(wanted)} outputs in PyTorch, {len(got)} in the file"
-        return Seen(Signature("compare", "FW404", "outputs"), said)
+        return Seen(FailureSignature("compare", "FW404", "outputs"), said)
     for i, (ours, theirs) in enumerate(zip(wanted, got, strict=True)):
         if ours.shape != theirs.shape:
             said = f"output {i} is {list(ours.shape)} in PyTorch, {list(theirs.shape)} in the file"
-            return Seen(Signature("compare", "FW403", "shape"), said, output=i)
+            return Seen(FailureSignature("compare", "FW403", "shape"), said, output=i)
         off = _off(ours, theirs)
         if off:
             odd = off == float("inf")
             what = "NaN or infinity in other places" if odd else f"off by {off:.3g}"
             said = f"output {i}: {what}"
-            return Seen(Signature("compare", "FW405" if odd else "FW401", "numbers"), said, output=i)
+            return Seen(FailureSignature("compare", "FW405" if odd else "FW401", "numbers"), said, output=i)
     return None
 
 
@@ -218,7 +218,7 @@ def failed_export(error: BaseException) -> Seen:
     code, operator = recognise(type(error).__name__, text) or ("FW301", None)
     last = errors[-1]
     words = operator or ("" if code in ("FW302", "FW303") else plain(str(last).split("\n")[0]))
-    signature = Signature("export", code, f"{type(last).__name__} {words}".strip())
+    signature = FailureSignature("export", code, f"{type(last).__name__} {words}".strip())
     return Seen(signature, f"{type(last).__name__}: {last}", lines=by_exceptions(errors))
 
 
@@ -237,11 +237,15 @@ def settle(outcome: Outcome) -> Seen:
         seen: Seen = outcome.value
         return seen
     if outcome.status == "timeout":
-        return Seen(Signature("time", "FW501", "does not end"), f"no end after {outcome.seconds:.0f} s")
+        return Seen(FailureSignature("time", "FW501", "does not end"), f"no end after {outcome.seconds:.0f} s")
     if outcome.status == "memory":
-        return Seen(Signature("memory", "FW502", "takes too much memory"), f"{outcome.peak_bytes / 2**30:.1f} GiB")
+        return Seen(
+            FailureSignature("memory", "FW502", "takes too much memory"), f"{outcome.peak_bytes / 2**30:.1f} GiB"
+        )
     if outcome.status == "died":
-        return Seen(Signature("crash", "FW503", f"signal {outcome.signal}"), f"killed by signal {outcome.signal}")
+        return Seen(
+            FailureSignature("crash", "FW503", f"signal {outcome.signal}"), f"killed by signal {outcome.signal}"
+        )
     said = outcome.failure.message if outcome.failure else outcome.status
     return Seen(None, f"the trial itself failed: {said}")
 
@@ -265,7 +269,7 @@ def failed_script(status: int, said: str, seen: Seen) -> bool:
     return False
 
 
-def _same_words(signature: Signature, said: str) -> bool:
+def _same_words(signature: FailureSignature, said: str) -> bool:
     """Whether a traceback has the exception, the finding and the words of a signature."""
     outer = re.findall(r"^(?:[\w.]+\.)?(\w+)(?:: .*)?$", said, re.MULTILINE)  # the last exception is the one raised
     code, operator = recognise(next((n for n in reversed(outer) if n.endswith("Error")), ""), said) or ("FW301", None)
@@ -286,7 +290,7 @@ def _assertion(said: str) -> str | None:
     return "FW405" if "location mismatch" in last else "FW401"
 
 
-class Bench:
+class TrialRunner:
     """Tries programs, each in a process of its own."""
 
     def __init__(self, exporter: str, seconds: float, tick: Callable[[], None] = lambda: None) -> None:
@@ -297,9 +301,9 @@ class Bench:
     def __call__(self, program: Program) -> Seen:
         if self.exporter == "dynamo" and program.unsaid():
             return Seen(None, "an open size of one was cut off, which cannot be declared")
-        return self.judge(Case.of(program))
+        return self.judge(TrialCase.of(program))
 
-    def judge(self, case: Case) -> Seen:
+    def judge(self, case: TrialCase) -> Seen:
         self.tried += 1
         with Workers(self._limits) as workers:
             workers.tick = self._tick

@@ -56,7 +56,7 @@ class NotMade(Exception):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class EnvironmentSpec:
     """What an environment is to hold: exact versions by package, and further requirements as they are."""
 
     pins: tuple[tuple[str, str], ...]
@@ -71,11 +71,11 @@ class Wanted:
         return ", ".join([f"{name} {version}" for name, version in self.pins] + list(self.further)) or "as installed"
 
 
-def combine(lists: Mapping[str, Sequence[str]], further: Sequence[str]) -> list[Wanted]:
+def combine(lists: Mapping[str, Sequence[str]], further: Sequence[str]) -> list[EnvironmentSpec]:
     """Every combination of the versions listed, in the order of the lists."""
     names = [name for name, listed in lists.items() if listed]
     return [
-        Wanted(tuple(zip(names, chosen, strict=True)), tuple(further))
+        EnvironmentSpec(tuple(zip(names, chosen, strict=True)), tuple(further))
         for chosen in product(*(lists[name] for name in names))
     ]
 
@@ -122,7 +122,7 @@ class Uv:
         self._cache = cache
         self._program = find_uv()
 
-    def __call__(self, wanted: Wanted) -> Path:
+    def __call__(self, wanted: EnvironmentSpec) -> Path:
         folder = self._cache / "environments" / wanted.key()
         python = folder / "bin" / "python"
         with _locked(folder):
@@ -193,6 +193,6 @@ def _locked(folder: Path) -> Iterator[IO[str]]:
         yield lock
 
 
-def this_environment(wanted: Wanted) -> Path:
+def this_environment(wanted: EnvironmentSpec) -> Path:
     """The Python that is running, with whatever is installed."""
     return Path(sys.executable)

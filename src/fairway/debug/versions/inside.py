@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from fairway.debug.versions.environments import SOURCE, Wanted, fairways_version
+from fairway.debug.versions.environments import SOURCE, EnvironmentSpec, fairways_version
 from fairway.diagnostics import Finding
 from fairway.diagnostics.render import printable
 
@@ -47,7 +47,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class How:
+class RunSettings:
     """How the recipe is run everywhere."""
 
     level: str = "standard"
@@ -57,7 +57,7 @@ class How:
     """Seconds of the whole run in one environment."""
 
 
-def run_inside(python: Path, recipe: str, how: How, wanted: Wanted) -> Row:
+def run_inside(python: Path, recipe: str, how: RunSettings, wanted: EnvironmentSpec) -> Row:
     """Runs the recipe and reads its record back. Whatever happens there is a row."""
     with TemporaryDirectory(prefix="fairway-matrix-") as name:
         folder = Path(name)

@@ -10,11 +10,11 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from fairway.debug.versions.environments import SOURCE, NotMade, Wanted, fairways_version
-from fairway.debug.versions.inside import NOTHING, NOWHERE, How, Row, run_inside
+from fairway.debug.versions.environments import SOURCE, EnvironmentSpec, NotMade, fairways_version
+from fairway.debug.versions.inside import NOTHING, NOWHERE, Row, RunSettings, run_inside
 from fairway.diagnostics.errors import complain
 
-Maker = Callable[[Wanted], Path]
+Maker = Callable[[EnvironmentSpec], Path]
 """Answers the Python of an environment, or raises NotMade."""
 
 _MADE = (".onnx", ".data", ".fairway.json", ".pyc")
@@ -23,9 +23,9 @@ _MADE = (".onnx", ".data", ".fairway.json", ".pyc")
 
 def fill(
     recipe: str,
-    every: Sequence[Wanted],
+    every: Sequence[EnvironmentSpec],
     maker: Maker,
-    how: How,
+    how: RunSettings,
     kept: Path | None,
     again: bool,
     heard: Callable[[Any], None],
@@ -48,7 +48,7 @@ def fill(
     return rows
 
 
-def _one(address: str, wanted: Wanted, maker: Maker, how: How, heard: Callable[[Any], None]) -> Row:
+def _one(address: str, wanted: EnvironmentSpec, maker: Maker, how: RunSettings, heard: Callable[[Any], None]) -> Row:
     heard(("stage", f"an environment with {wanted}"))
     try:
         python = maker(wanted)
@@ -75,7 +75,7 @@ def locate(recipe: str) -> str:
     return f"{path.resolve() if near.startswith('..') else near}{colon}{name}"
 
 
-def fingerprint(address: str, how: How, kept: Path | None = None) -> str:
+def fingerprint(address: str, how: RunSettings, kept: Path | None = None) -> str:
     """Of the recipe, its folder, this Fairway and how it is run. Code counts by content, data by size and time.
 
     The cache, where results are `kept`, may lie in the recipe's folder; it is no part of it.

@@ -14,8 +14,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
-from fairway.debug.versions.environments import Wanted
-from fairway.debug.versions.inside import NOTHING, How, Row
+from fairway.debug.versions.environments import EnvironmentSpec
+from fairway.debug.versions.inside import NOTHING, Row, RunSettings
 from fairway.debug.versions.matrix import Maker, fill, locate, row_from
 from fairway.diagnostics.errors import UserError, complain
 from fairway.diagnostics.render import markdown
@@ -101,9 +101,9 @@ def add(path: Path, recipe: str, blocked_by: str, why: str) -> list[Blocked]:
 def retest(
     path: Path,
     entries: Sequence[Blocked],
-    every: Sequence[Wanted],
+    every: Sequence[EnvironmentSpec],
     maker: Maker,
-    how: How,
+    how: RunSettings,
     heard: Callable[[Any], None],
 ) -> list[Blocked]:
     """Every entry, run anew in each environment; a recipe that is gone is an entry that stays blocked."""

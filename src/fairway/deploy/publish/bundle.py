@@ -11,9 +11,9 @@ from typing import Any
 
 from fairway.diagnostics import Finding
 from fairway.diagnostics.errors import complain
-from fairway.model.onnx_file import Header, open_header
+from fairway.model.onnx_file import OnnxHeader, open_header
 from fairway.record.files import FORMAT, hash_checkpoint, hash_file, record_path, versions
-from fairway.record.reader import Stored, compare_with_record, parse_record
+from fairway.record.reader import StoredRecord, compare_with_record, parse_record
 
 LARGEST = 64 * 2**20
 """Bytes of a manifest or a pointer that are read."""
@@ -22,7 +22,7 @@ NOBODY = "0" * 64
 
 
 @dataclass(frozen=True)
-class Piece:
+class BundleFile:
     """One file of a bundle. `name` is its path from the model's folder."""
 
     name: str
@@ -40,10 +40,10 @@ class Bundle:
     record: str
     verdict: str
     unverified: str | None
-    pieces: tuple[Piece, ...]
-    header: Header | None = None
+    pieces: tuple[BundleFile, ...]
+    header: OnnxHeader | None = None
     """What the model file says of itself, where it lies on this machine."""
-    stored: Stored | None = None
+    stored: StoredRecord | None = None
     """The record, read."""
 
     @property
@@ -92,13 +92,13 @@ def gather(model: Path, unverified: bool, scratch: Path) -> Bundle:
     record.write_bytes(text)
     known = {} if about is None else _hashes(model, about)
     named = [(model.name, model), *((name, model.parent / name) for name in sorted(set(header.external)))]
-    pieces = [Piece(name, known.get(name) or hash_file(path), path.stat().st_size, path) for name, path in named]
-    pieces.append(Piece(beside.name, hashlib.sha256(text).hexdigest(), len(text), record))
+    pieces = [BundleFile(name, known.get(name) or hash_file(path), path.stat().st_size, path) for name, path in named]
+    pieces.append(BundleFile(beside.name, hashlib.sha256(text).hexdigest(), len(text), record))
     read = parse_record(text)
     return Bundle(model.name, beside.name, read.proven.verdict, doubt, tuple(pieces), header, read)
 
 
-def _doubt(model: Path, header: Header, stored: Stored | None, finding: Finding | None) -> str | None:
+def _doubt(model: Path, header: OnnxHeader, stored: StoredRecord | None, finding: Finding | None) -> str | None:
     """Why these bytes are not verified; None where they are."""
     if finding is not None:
         return finding.seen
@@ -114,20 +114,20 @@ def _doubt(model: Path, header: Header, stored: Stored | None, finding: Finding 
     return None
 
 
-def unverified_mark(stored: Stored) -> str | None:
+def unverified_mark(stored: StoredRecord) -> str | None:
     """What an earlier publisher wrote into the record of an unverified file."""
     published = stored.whole.get("published")
     mark = published.get("unverified") if isinstance(published, dict) else None
     return mark if isinstance(mark, str) else None
 
 
-def _hashes(model: Path, stored: Stored) -> dict[str, str]:
+def _hashes(model: Path, stored: StoredRecord) -> dict[str, str]:
     """By name, with the model's own name of today: a file and its record may be renamed together."""
     (_, own), *others = stored.files.items()
     return {model.name: own, **dict(others)}
 
 
-def _marked(model: Path, header: Header, about: Stored | None, doubt: str) -> bytes:
+def _marked(model: Path, header: OnnxHeader, about: StoredRecord | None, doubt: str) -> bytes:
     """A record that says the file was published unverified, and why: the one that is there, or a new one."""
     whole: Mapping[str, Any]
     if about is not None:
@@ -166,7 +166,7 @@ def read_manifest(text: bytes, where: str) -> Bundle:
         raise complain("FW804", f"{where}: the manifest cannot be used: {error!r:.200}") from error
 
 
-def _piece(name: Any, entry: Any) -> Piece:
+def _piece(name: Any, entry: Any) -> BundleFile:
     parts = name.split("/")
     if not all(parts) or {".", ".."} & set(parts) or not name.isprintable() or "\\" in name or len(name) > 1000:
         raise ValueError(f"a file's name is {name!r:.80}")
@@ -175,4 +175,4 @@ def _piece(name: Any, entry: Any) -> Piece:
         raise ValueError(f"the sha256 of {name} is {digest!r:.80}")
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
         raise ValueError(f"the size of {name} is {size!r:.80}")
-    return Piece(name, digest, size)
+    return BundleFile(name, digest, size)

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fairway.deploy.publish.bundle import Bundle, Piece, read_manifest
+from fairway.deploy.publish.bundle import Bundle, BundleFile, read_manifest
 from fairway.deploy.publish.destination import Progress, Published
 from fairway.diagnostics.errors import UserError, complain
 from fairway.diagnostics.extras import require
@@ -113,7 +113,7 @@ class MlflowRegistry:
         }
         return {f"fairway.{key}": value[:_LONGEST] for key, value in told.items()}
 
-    def _upload(self, bundle: Bundle, run: str, progress: Progress) -> list[Piece]:
+    def _upload(self, bundle: Bundle, run: str, progress: Progress) -> list[BundleFile]:
         """Sends what is not there in its size yet."""
         there = self._there(run, FOLDER)
         sent = [piece for piece in bundle.pieces if there.get(f"{FOLDER}/{piece.name}") != piece.size]
@@ -126,7 +126,7 @@ class MlflowRegistry:
                 self._client.log_artifact(run, str(Path(scratch) / name), FOLDER)
         return sent
 
-    def _send(self, run: str, piece: Piece) -> None:
+    def _send(self, run: str, piece: BundleFile) -> None:
         """MLflow takes an artefact's name from the file's."""
         assert piece.path is not None
         folder, _, name = f"{FOLDER}/{piece.name}".rpartition("/")
@@ -155,7 +155,7 @@ class MlflowRegistry:
                 if not self._holds(run, piece):
                     raise complain("FW802", f"{self.where}: {piece.name} has another sha256 there than in its record")
 
-    def _holds(self, run: str, piece: Piece) -> bool:
+    def _holds(self, run: str, piece: BundleFile) -> bool:
         with tempfile.TemporaryDirectory() as scratch:
             path = Path(self._client.download_artifacts(run, f"{FOLDER}/{piece.name}", scratch))
             return hash_file(path) == piece.sha256

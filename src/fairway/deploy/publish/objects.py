@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fairway.deploy.publish.bundle import LARGEST, Bundle, Piece, read_manifest
+from fairway.deploy.publish.bundle import LARGEST, Bundle, BundleFile, read_manifest
 from fairway.deploy.publish.destination import Progress, Published, Store
 from fairway.diagnostics.errors import complain
 
@@ -30,7 +30,7 @@ TRIES = 2
 
 
 @dataclass(frozen=True)
-class Entry:
+class PublishedVersion:
     """A version in the pointer's list."""
 
     number: int
@@ -53,7 +53,7 @@ class Objects:
             self.store.create(_manifest_key(bundle.digest), bundle.manifest)
             now = datetime.now(UTC).isoformat(timespec="seconds")
             number = before[-1].number + 1 if before else 1
-            after = [*before, Entry(number, bundle.digest, now)]
+            after = [*before, PublishedVersion(number, bundle.digest, now)]
             if not self.store.swap(POINTER, _pointer(after), None if held is None else held.tag):
                 number = self._overtaken(bundle)
         return Published(
@@ -75,7 +75,7 @@ class Objects:
             raise complain("FW803", f"{self.store.where}: {what} while this file was being sent")
         return last.number
 
-    def _deliver(self, piece: Piece, progress: Progress) -> bool:
+    def _deliver(self, piece: BundleFile, progress: Progress) -> bool:
         """Sees to it that the object is there and holds the right bytes; answers whether it was sent.
 
         It is read back in any case: what lies under a hash need not have it.
@@ -90,7 +90,7 @@ class Objects:
                 return True
         raise complain("FW802", f"{self.store.where}: {piece.name} has another sha256 there than in its record")
 
-    def _holds(self, key: str, piece: Piece, progress: Progress) -> bool:
+    def _holds(self, key: str, piece: BundleFile, progress: Progress) -> bool:
         digest = hashlib.sha256()
         progress(("stage", f"checking {piece.name}"))
         for part in self.store.stream(key):
@@ -134,17 +134,17 @@ def _manifest_key(sha256: str) -> str:
     return f"versions/{sha256}.json"
 
 
-def _pointer(versions: list[Entry]) -> bytes:
+def _pointer(versions: list[PublishedVersion]) -> bytes:
     whole = {"format": FORMAT, "versions": [vars(entry) for entry in versions]}
     return json.dumps(whole, indent=1).encode() + b"\n"
 
 
-def _versions(text: bytes, where: str) -> list[Entry]:
+def _versions(text: bytes, where: str) -> list[PublishedVersion]:
     try:
         if len(text) > LARGEST:
             raise ValueError("it is too large")
         whole = json.loads(text)
-        found = [Entry(int(e["number"]), str(e["manifest"]), str(e["at"])) for e in whole["versions"]]
+        found = [PublishedVersion(int(e["number"]), str(e["manifest"]), str(e["at"])) for e in whole["versions"]]
         hexadecimal = all(len(e.manifest) == 64 and not set(e.manifest) - set("0123456789abcdef") for e in found)
         if whole["format"] != FORMAT or not found or not hexadecimal:
             raise ValueError("its format is another, or it names no version")
@@ -153,7 +153,7 @@ def _versions(text: bytes, where: str) -> list[Entry]:
         raise complain("FW804", f"{where}: {POINTER} is not a pointer of Fairway's: {error!r:.200}") from error
 
 
-def _choose(versions: list[Entry], version: str | None, where: str) -> Entry:
+def _choose(versions: list[PublishedVersion], version: str | None, where: str) -> PublishedVersion:
     """The last one, or the one with this number or this beginning of its digest."""
     if version is None:
         return versions[-1]

@@ -11,7 +11,7 @@ from fairway.deploy.publish.bundle import Bundle, gather, unverified_mark
 from fairway.deploy.publish.destination import Destination, Progress, Published, Pulled
 from fairway.diagnostics.errors import complain
 from fairway.record.files import hash_file
-from fairway.record.reader import Stored, compare_with_record
+from fairway.record.reader import StoredRecord, compare_with_record
 from fairway.workers.staging import Janitor, open_workshop
 
 FORMS = "s3://BUCKET/PREFIX, mlflow:NAME, triton:FOLDER, ort:FOLDER, or a folder"
@@ -55,7 +55,7 @@ def pull(where: str, folder: str | Path, version: str | None = None, progress: P
     )
 
 
-def _check(bundle: Bundle, staged: Path, where: str) -> Stored:
+def _check(bundle: Bundle, staged: Path, where: str) -> StoredRecord:
     """Nothing else may be there than what was published, and all of it must have the sha256 that it had."""
     there = {str(path.relative_to(staged)) for path in staged.rglob("*") if not path.is_dir() or path.is_symlink()}
     if there != set(bundle.names):

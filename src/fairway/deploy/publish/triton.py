@@ -14,12 +14,12 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from fairway.deploy.publish.bundle import Bundle, Piece, unverified_mark
+from fairway.deploy.publish.bundle import Bundle, BundleFile, unverified_mark
 from fairway.deploy.publish.checksums import NAME as SUMS
 from fairway.deploy.publish.checksums import read_checksums, write_checksums
 from fairway.deploy.publish.destination import Progress, Published
 from fairway.diagnostics.errors import complain
-from fairway.model.onnx_file import Header, Value
+from fairway.model.onnx_file import OnnxHeader, OnnxValue
 from fairway.record.files import hash_file, record_path
 from fairway.record.reader import read_record
 from fairway.workers.staging import Janitor, locked, open_workshop
@@ -120,7 +120,7 @@ class TritonRepository:
                 shutil.copyfile(folder / name, staged / name)
             except OSError as error:
                 raise complain("FW802", f"triton:{folder}: {name} cannot be read: {error.strerror}") from error
-            pieces.append(Piece(name, digest, (staged / name).stat().st_size))
+            pieces.append(BundleFile(name, digest, (staged / name).stat().st_size))
         stored = read_record(staged / RECORD)
         bundle = Bundle(MODEL, RECORD, stored.proven.verdict, unverified_mark(stored), tuple(pieces))
         return bundle, str(number)
@@ -173,7 +173,7 @@ def _largest_batch(bundle: Bundle) -> int:
     return dim["high"] if dim is not None and dim["low"] <= 1 and dim["multiple"] == 1 else 0
 
 
-def write_config(name: str, header: Header, batch: int) -> str:
+def write_config(name: str, header: OnnxHeader, batch: int) -> str:
     """Triton's configuration, as text."""
     lines = [f"name: {json.dumps(name)}", 'backend: "onnxruntime"', f"default_model_filename: {json.dumps(MODEL)}"]
     lines.append(f"max_batch_size: {batch}")
@@ -182,7 +182,7 @@ def write_config(name: str, header: Header, batch: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _tensor(label: str, value: Value, batch: int) -> list[str]:
+def _tensor(label: str, value: OnnxValue, batch: int) -> list[str]:
     if value.dtype not in TYPES or value.shape is None:
         raise complain("FW807", f"{value} has no type or rank that Triton knows")
     sizes = [size if isinstance(size, int) else -1 for size in value.shape][1 if batch else 0 :]

@@ -17,7 +17,7 @@ from fairway.deploy.run.parity import Eager
 from fairway.deploy.run.recordings import Arrays, open_recording
 from fairway.deploy.run.stitch import Stitched
 from fairway.deploy.run.window_engine import Array, Engine, Feeds, Lane
-from fairway.deploy.run.windows import How, Windows, lay_out
+from fairway.deploy.run.windows import Windows, WindowSettings, lay_out
 from fairway.diagnostics.errors import complain
 
 NOTED = 2.0
@@ -32,7 +32,7 @@ def quiet(event: object) -> None:
 
 
 @dataclass(frozen=True)
-class Walked:
+class FinishedRecording:
     """One recording: how it was cut, and what came out."""
 
     recording: str
@@ -50,12 +50,12 @@ class Walk:
     """One recording's."""
 
     def __init__(
-        self, engine: Engine, how: How, path: Path, folder: Path, eager: Eager | None, progress: Progress
+        self, engine: Engine, how: WindowSettings, path: Path, folder: Path, eager: Eager | None, progress: Progress
     ) -> None:
         self._engine, self._how, self._path, self._folder = engine, how, path, folder
         self._eager, self._progress = eager, progress
 
-    def go(self, verified: tuple[int, int] | None) -> Walked:
+    def go(self, verified: tuple[int, int] | None) -> FinishedRecording:
         started = time.monotonic()
         scraps = self._folder / SCRAPS
         shutil.rmtree(scraps, ignore_errors=True)
@@ -69,7 +69,7 @@ class Walk:
         outputs = self._walk(lanes, arrays, windows, axes)
         shutil.rmtree(scraps)
         (self._folder / STATE).unlink(missing_ok=True)
-        return Walked(
+        return FinishedRecording(
             self._path.name,
             samples,
             windows.count,

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from fairway.deploy.run.parity import Eager
 from fairway.deploy.run.recordings import find_recordings
-from fairway.deploy.run.walk import SCRAPS, Progress, Walk, Walked, quiet
+from fairway.deploy.run.walk import SCRAPS, FinishedRecording, Progress, Walk, quiet
 from fairway.deploy.run.window_engine import Engine
-from fairway.deploy.run.windows import How
+from fairway.deploy.run.windows import WindowSettings
 from fairway.diagnostics.errors import complain
 from fairway.model.onnx_file import check_room, open_header
 from fairway.record.files import hash_file, versions
@@ -27,18 +27,18 @@ class Ran:
     """A whole run, in the folder of its outputs."""
 
     folder: Path
-    recordings: tuple[Walked, ...]
+    recordings: tuple[FinishedRecording, ...]
 
 
 @dataclass(frozen=True)
-class Task:
+class RecordingTask:
     """One recording, wherever it is run: the paths must be the same there."""
 
     model: Path
     digest: str
     recording: Path
     folder: Path
-    how: How
+    how: WindowSettings
     recipe: str | None
     unverified: bool
 
@@ -47,7 +47,7 @@ def run(
     model: str | Path,
     data: str | Path,
     out: str | Path,
-    how: How | None = None,
+    how: WindowSettings | None = None,
     recipe: str | None = None,
     unverified: bool = False,
     progress: Progress = quiet,
@@ -58,7 +58,7 @@ def run(
     Until then its contents lie in `out.part`, from which the same call goes on. Windows that the record does not speak
     of are refused unless `unverified` is said.
     """
-    model, data, out, how = Path(model).absolute(), Path(data).absolute(), Path(out), how or How()
+    model, data, out, how = Path(model).absolute(), Path(data).absolute(), Path(out), how or WindowSettings()
     if out.exists():
         raise complain("FW008", str(out), todo=("Name a folder that does not exist yet: -o FOLDER.",))
     check_room(open_header(model))
@@ -70,7 +70,7 @@ def run(
     several = data.is_dir() and data.suffix != ".zarr"
     folders = [(part / path.stem if several else part).absolute() for path in recordings]
     tasks = [
-        Task(model, digest, path, folder, how, recipe, unverified)
+        RecordingTask(model, digest, path, folder, how, recipe, unverified)
         for path, folder in zip(recordings, folders, strict=True)
         if not (folder / DONE).exists()
     ]
@@ -84,7 +84,7 @@ def run(
     return Ran(out, walked)
 
 
-def _walk(task: Task, progress: Progress = quiet) -> str:
+def _walk(task: RecordingTask, progress: Progress = quiet) -> str:
     """Runs one recording and leaves a note of it in its folder."""
     task.folder.mkdir(exist_ok=True)
     engine = _load(task.model, task.digest, _told(task.how))
@@ -98,14 +98,14 @@ def _walk(task: Task, progress: Progress = quiet) -> str:
 @functools.lru_cache(maxsize=1)
 def _load(model: Path, digest: str, told: str) -> Engine:
     """The file is loaded once in each process, not once for each recording; `digest` is there to tell files apart."""
-    return Engine(model, open_header(model), How(**json.loads(told)))
+    return Engine(model, open_header(model), WindowSettings(**json.loads(told)))
 
 
-def _told(how: How) -> str:
+def _told(how: WindowSettings) -> str:
     return json.dumps(dataclasses.asdict(how), default=dict)
 
 
-def _begin(part: Path, digest: str, recordings: list[Path], how: How) -> None:
+def _begin(part: Path, digest: str, recordings: list[Path], how: WindowSettings) -> None:
     """A new folder, or the one that the same run left; another run's is refused."""
     files = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in recordings]
     about = {"model": digest, "recordings": files, "how": dataclasses.asdict(how)}
@@ -124,10 +124,10 @@ def _begin(part: Path, digest: str, recordings: list[Path], how: How) -> None:
         raise complain("FW009", f"{part}: {error.strerror or error}") from error
 
 
-def _read_done(path: Path) -> Walked:
+def _read_done(path: Path) -> FinishedRecording:
     """A recording that was finished before the run was stopped."""
     told = json.loads(path.read_text())
-    return Walked(**{**told, "outputs": {name: tuple(shape) for name, shape in told["outputs"].items()}})
+    return FinishedRecording(**{**told, "outputs": {name: tuple(shape) for name, shape in told["outputs"].items()}})
 
 
 def _bounds(model: Path, dim: str) -> tuple[int, int] | None:

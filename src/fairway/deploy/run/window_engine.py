@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from fairway.deploy.run.recordings import Arrays
-from fairway.deploy.run.windows import How
+from fairway.deploy.run.windows import WindowSettings
 from fairway.diagnostics.errors import UserError, complain
-from fairway.model.onnx_file import Header, Value
+from fairway.model.onnx_file import OnnxHeader, OnnxValue
 
 Array = np.ndarray[Any, Any]
 Feeds = dict[str, Array]
@@ -23,7 +23,7 @@ Feeds = dict[str, Array]
 class Lane:
     """How one input's array is read: its axis along the recording (None: it is the same for every window)."""
 
-    value: Value
+    value: OnnxValue
     array: Any
     axis: int | None
     batched: bool
@@ -46,7 +46,7 @@ class Lane:
         return None if self.axis is None else int(self.array.shape[self.axis + (self.extra == 1)])
 
 
-def _cast(array: Array, value: Value) -> Array:
+def _cast(array: Array, value: OnnxValue) -> Array:
     made = array.astype(value.dtype)
     if not np.issubdtype(made.dtype, np.floating) and not np.array_equal(made, array):
         raise complain("FW113", f"{value.name}: the data holds numbers that are none of {value.dtype}")
@@ -56,7 +56,7 @@ def _cast(array: Array, value: Value) -> Array:
 class Engine:
     """A loaded file, and the dims by which it is fed."""
 
-    def __init__(self, model: Path, header: Header, how: How) -> None:
+    def __init__(self, model: Path, header: OnnxHeader, how: WindowSettings) -> None:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -80,7 +80,7 @@ class Engine:
         if all(self._axis_of(value) is None for value in self.walking.values()):
             raise complain("FW006", f"--over {self.over}: no input has such a dim; {self._dims()}")
 
-    def _axis_of(self, value: Value) -> int | None:
+    def _axis_of(self, value: OnnxValue) -> int | None:
         """The axis that is walked along, by the dim's name or by its number."""
         shape = value.shape or ()
         if self.over.isdecimal():
@@ -106,7 +106,7 @@ class Engine:
             raise complain("FW113", f"{where} lacks {', '.join(missing)}; it holds {', '.join(arrays) or 'nothing'}")
         return {name: self._lane(value, arrays[name], where) for name, value in self.walking.items()}
 
-    def _lane(self, value: Value, array: Any, where: str) -> Lane:
+    def _lane(self, value: OnnxValue, array: Any, where: str) -> Lane:
         axis = self._axis_of(value)
         shape: list[Any] = [None if number == axis else size for number, size in enumerate(value.shape or ())]
         if self.batched:
@@ -120,7 +120,7 @@ class Engine:
                 return Lane(value, array, axis, self.batched, extra)
         raise complain("FW113", f"{where}: {value.name} is {tuple(array.shape)}, the file takes {value}")
 
-    def first_state(self, how: How, arrays: Arrays) -> Feeds:
+    def first_state(self, how: WindowSettings, arrays: Arrays) -> Feeds:
         """What is carried into the first window: the recording's own, or zeros."""
         found = {}
         for name in how.carry:

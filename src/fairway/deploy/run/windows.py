@@ -17,7 +17,7 @@ STITCHES: tuple[Stitch, ...] = get_args(Stitch)
 
 
 @dataclass(frozen=True)
-class How:
+class WindowSettings:
     """What was asked for."""
 
     window: int | None = None
@@ -78,7 +78,7 @@ class Windows:
         return min(max(-(-(position - reach + 1) // self.step), 0), self.count)
 
 
-def lay_out(how: How, samples: int, window: int, lost: int) -> Windows:
+def lay_out(how: WindowSettings, samples: int, window: int, lost: int) -> Windows:
     """The windows; refused where they would leave gaps, or where state would be carried over samples seen twice."""
     if window <= lost:
         raise complain("FW810", f"a window of {window} samples answers with nothing; {lost} are lost in each")

@@ -1,6 +1,6 @@
 """Serving verified files over the Open Inference Protocol, within the domain that their records verified."""
 
 from fairway.deploy.serve.server import serve
-from fairway.deploy.serve.settings import Settings
+from fairway.deploy.serve.settings import ServerSettings
 
-__all__ = ["Settings", "serve"]
+__all__ = ["ServerSettings", "serve"]

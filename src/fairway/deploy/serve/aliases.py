@@ -8,7 +8,7 @@ from fairway.diagnostics.errors import complain
 
 
 @dataclass
-class Route:
+class Alias:
     """A name that leads to others, in turns by weight."""
 
     targets: tuple[tuple[str, str | None, int], ...]
@@ -25,7 +25,7 @@ class Route:
         return self.targets[best][:2]
 
 
-def parse_route(text: str) -> tuple[str, Route]:
+def parse_route(text: str) -> tuple[str, Alias]:
     """`NAME=MODEL@VERSION:WEIGHT,…`; a weight that is not said is 1."""
     alias, equals, rest = text.partition("=")
     targets = []
@@ -39,4 +39,4 @@ def parse_route(text: str) -> tuple[str, Route]:
     if not alias or not equals or sum(weight for _, _, weight in targets) < 1:
         todo = ("Write an alias, NAME=MODEL@VERSION, or weights, NAME=MODEL@1:9,MODEL@2:1.",)
         raise complain("FW006", f"--route {text!r:.120} is not understood", todo=todo)
-    return alias, Route(tuple(targets))
+    return alias, Alias(tuple(targets))

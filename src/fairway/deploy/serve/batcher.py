@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fairway.deploy.serve.pool import Hand, ModelFailed, Pool, WorkerDied
-from fairway.deploy.serve.signature import Signature
+from fairway.deploy.serve.signature import ModelSignature
 from fairway.deploy.serve.tensors import Array
 from fairway.diagnostics.errors import UserError, complain
 
@@ -36,11 +36,11 @@ class Batching:
 
 
 @dataclass(eq=False)
-class Job:
+class BatchJob:
     """One request, or a part of one, on its way to a worker."""
 
     model: int
-    signature: Signature
+    signature: ModelSignature
     batching: Batching
     feeds: dict[str, Array]
     rows: int
@@ -72,7 +72,7 @@ class Desk:
     def __init__(self, timeout: float, seen: Callable[[int, int], None]) -> None:
         self._timeout = timeout
         self._seen = seen
-        self._waiting: list[Job] = []
+        self._waiting: list[BatchJob] = []
         self._running: set[asyncio.Task[None]] = set()
         self.pool: Pool
 
@@ -80,7 +80,7 @@ class Desk:
     def waiting(self) -> int:
         return len(self._waiting)
 
-    async def answer(self, jobs: list[Job]) -> list[dict[str, Array]]:
+    async def answer(self, jobs: list[BatchJob]) -> list[dict[str, Array]]:
         """The answers of all parts. A caller that gives up takes its jobs off the queue."""
         self._waiting += jobs
         self.wake()
@@ -100,7 +100,7 @@ class Desk:
                 self._running.add(task)
                 task.add_done_callback(self._running.discard)
 
-    def _take(self) -> list[Job]:
+    def _take(self) -> list[BatchJob]:
         """The oldest job, and those behind it that fit into its batch."""
         self._waiting = [job for job in self._waiting if not job.future.done()]
         if not self._waiting:
@@ -120,7 +120,7 @@ class Desk:
         self._waiting = [job for job in self._waiting if id(job) not in taken]
         return batch
 
-    async def _carry(self, hand: Hand, batch: list[Job]) -> None:
+    async def _carry(self, hand: Hand, batch: list[BatchJob]) -> None:
         first = batch[0]
         self._seen(first.model, sum(job.rows for job in batch))
         try:
@@ -144,7 +144,7 @@ class Desk:
             hand.busy = False
             self.wake()
 
-    def _again(self, batch: list[Job], what: str) -> None:
+    def _again(self, batch: list[BatchJob], what: str) -> None:
         """A worker is gone: each job is given to another one, by itself, since one of them may be the cause."""
         left = [job for job in batch if not job.future.done()]
         for job in left:
@@ -153,7 +153,7 @@ class Desk:
                 job.future.set_exception(complain("FW820", f"{job.tries} workers {what} over it"))
         self._waiting[:0] = [job for job in left if not job.future.done()]
 
-    def _failed(self, batch: list[Job], words: str) -> None:
+    def _failed(self, batch: list[BatchJob], words: str) -> None:
         """The runtime refused. In a batch of several it may mean one of them only, so each is tried by itself."""
         if len(batch) == 1:
             shapes = ", ".join(f"{name}{list(array.shape)}" for name, array in batch[0].feeds.items())
@@ -166,7 +166,7 @@ class Desk:
         self._waiting[:0] = batch
 
 
-def _together(batch: list[Job]) -> list[tuple[str, str, list[int], list[Array]]]:
+def _together(batch: list[BatchJob]) -> list[tuple[str, str, list[int], list[Array]]]:
     first = batch[0]
     if len(batch) == 1:
         return [(name, array.dtype.name, list(array.shape), [array]) for name, array in first.feeds.items()]
@@ -180,7 +180,7 @@ def _together(batch: list[Job]) -> list[tuple[str, str, list[int], list[Array]]]
     return tensors
 
 
-def _apart(batch: list[Job], answers: dict[str, Array]) -> list[dict[str, Array]]:
+def _apart(batch: list[BatchJob], answers: dict[str, Array]) -> list[dict[str, Array]]:
     if len(batch) == 1:
         return [answers]
     ends = np.cumsum([job.rows for job in batch])[:-1]

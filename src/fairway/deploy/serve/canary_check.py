@@ -16,13 +16,13 @@ import numpy as np
 
 from fairway.deploy.serve.batcher import Batching
 from fairway.deploy.serve.merge_rules import plan_batching
-from fairway.deploy.serve.signature import Signature
+from fairway.deploy.serve.signature import ModelSignature
 from fairway.diagnostics.errors import complain
 from fairway.model.batch_dim import smallest_batch
 from fairway.model.canary import APART, SEED, Array, Feeds, draw, unlike
 from fairway.model.dims import Point, show
-from fairway.model.onnx_file import Value
-from fairway.record.reader import Stored
+from fairway.model.onnx_file import OnnxValue
+from fairway.record.reader import StoredRecord
 
 FAR = 30.0
 """Floats without declared ends, in the neighbour that must change nothing."""
@@ -30,7 +30,7 @@ FAR = 30.0
 Ask = Callable[[Feeds], Awaitable[Feeds]]
 
 
-async def examine(ask: Ask, signature: Signature, stored: Stored | None, cap: int | None) -> Batching:
+async def examine(ask: Ask, signature: ModelSignature, stored: StoredRecord | None, cap: int | None) -> Batching:
     """Lets the model answer; FW815 where it does not. How it may be batched comes back."""
     point, kept = example(signature, stored), _kept(stored)
     if kept is not None and "none" in kept:
@@ -48,7 +48,7 @@ async def examine(ask: Ask, signature: Signature, stored: Stored | None, cap: in
     return await _confirm(ask, signature, {**point, signature.batch: unit}, batching)
 
 
-async def _confirm(ask: Ask, signature: Signature, point: Point, batching: Batching) -> Batching:
+async def _confirm(ask: Ask, signature: ModelSignature, point: Point, batching: Batching) -> Batching:
     """Sends a sample alone, before and after a far neighbor; where the outputs have the samples comes back."""
     assert signature.batch is not None
     unit = point[signature.batch]
@@ -80,7 +80,7 @@ def _grown(small: Array, large: Array, unit: int) -> int | None:
     return grown[0] if sizes == [(unit, 2 * unit)] else None
 
 
-def example(signature: Signature, stored: Stored | None) -> dict[str, int]:
+def example(signature: ModelSignature, stored: StoredRecord | None) -> dict[str, int]:
     """The sizes of the record's canary or example; the smallest verified ones, or 1, where it says none."""
     subject = {} if stored is None else stored.whole.get("subject", {})
     told = (_kept(stored) or {}).get("point") or (subject.get("example") if isinstance(subject, dict) else None)
@@ -95,7 +95,7 @@ def example(signature: Signature, stored: Stored | None) -> dict[str, int]:
     return point
 
 
-def _kept(stored: Stored | None) -> dict[str, Any] | None:
+def _kept(stored: StoredRecord | None) -> dict[str, Any] | None:
     evidence = None if stored is None else stored.whole.get("evidence")
     kept = evidence.get("canary") if isinstance(evidence, dict) else None
     return kept if isinstance(kept, dict) and isinstance(kept.get("outputs", {}), dict) else None
@@ -106,7 +106,7 @@ def _seed(kept: dict[str, Any] | None) -> int:
     return told if isinstance(told, int) and 0 <= told < 2**32 else SEED
 
 
-async def _answers(ask: Ask, signature: Signature, feeds: Feeds, point: Point) -> Feeds:
+async def _answers(ask: Ask, signature: ModelSignature, feeds: Feeds, point: Point) -> Feeds:
     answers = await ask(feeds)
     for value in signature.outputs:
         why = _unlike(answers.get(value.name), value)
@@ -115,7 +115,7 @@ async def _answers(ask: Ask, signature: Signature, feeds: Feeds, point: Point) -
     return answers
 
 
-def _unlike(array: Array | None, value: Value) -> str | None:
+def _unlike(array: Array | None, value: OnnxValue) -> str | None:
     if array is None:
         return "is missing"
     if array.dtype.name != value.dtype:
@@ -146,7 +146,7 @@ def _moved(alone: Array, among: Array) -> str | None:
     return None if off <= allowed else f"it moved by {off:.2g}, where {allowed:.2g} is allowed"
 
 
-def describe(batching: Batching, signature: Signature, point: Mapping[str, int]) -> str:
+def describe(batching: Batching, signature: ModelSignature, point: Mapping[str, int]) -> str:
     """One line for whoever starts the server."""
     if batching.why_not is not None:
         return f"answers at {show(point)}; requests run one by one: {batching.why_not}"

@@ -16,9 +16,9 @@ from typing import Any
 from fairway.convert.generation.folder_delivery import put_folder
 from fairway.deploy.publish.places import publish
 from fairway.deploy.serve.aliases import parse_route
-from fairway.deploy.serve.model_sources import Fetched, Source, fetch, parse_source
+from fairway.deploy.serve.model_sources import Fetched, ModelSource, fetch, parse_source
 from fairway.deploy.serve.server import PACKAGES
-from fairway.deploy.serve.settings import VERSION, Settings
+from fairway.deploy.serve.settings import VERSION, ServerSettings
 from fairway.diagnostics.errors import complain
 from fairway.diagnostics.extras import require
 from fairway.record.files import record_path
@@ -44,7 +44,7 @@ OPTIONS = {"workers": "--workers", "batch": "--batch", "queue": "--queue"}
 """Settings that go into the command as they are; times and sizes have units."""
 
 
-def emit(form: str, models: Sequence[str], routes: Sequence[str], settings: Settings, folder: Path) -> list[str]:
+def emit(form: str, models: Sequence[str], routes: Sequence[str], settings: ServerSettings, folder: Path) -> list[str]:
     """Writes the manifests into a new folder, all or none; the names of the files that one would open first."""
     if form not in FORMS:
         raise complain("FW006", f"--emit {form!r:.40} is none of {', '.join(FORMS)}")
@@ -76,7 +76,7 @@ def emit(form: str, models: Sequence[str], routes: Sequence[str], settings: Sett
     return names
 
 
-def _taken_along(source: Source, staged: Path, scratch: Path, settings: Settings) -> str:
+def _taken_along(source: ModelSource, staged: Path, scratch: Path, settings: ServerSettings) -> str:
     """The words for the source in the image: a plain file is copied to `models`."""
     if not source.plain:
         return f"{source.name}={source.place}" + (f"@{source.version}" if source.version else "")
@@ -94,13 +94,13 @@ def _copy(fetched: Fetched, home: Path) -> None:
             shutil.copyfile(fetched.path.parent / name, home / name)
 
 
-def command(words: Sequence[str], routes: Sequence[str], settings: Settings) -> list[str]:
+def command(words: Sequence[str], routes: Sequence[str], settings: ServerSettings) -> list[str]:
     """The command line that serves the same, on all addresses."""
     whole = ["fairway", "serve", *words, "--host", "0.0.0.0"]
     whole += ["--http-port", str(settings.http_port or 8000), "--grpc-port", str(settings.grpc_port or 8001)]
     for route in routes:
         whole += ["--route", route]
-    plain = Settings()
+    plain = ServerSettings()
     for field, option in OPTIONS.items():
         if getattr(settings, field) != getattr(plain, field):
             whole += [option, str(getattr(settings, field))]
@@ -112,7 +112,9 @@ def command(words: Sequence[str], routes: Sequence[str], settings: Settings) -> 
     return [*whole, *(["--unverified"] if settings.unverified else [])]
 
 
-def _docker(words: Sequence[str], routes: Sequence[str], settings: Settings, staged: Path, image: str) -> list[str]:
+def _docker(
+    words: Sequence[str], routes: Sequence[str], settings: ServerSettings, staged: Path, image: str
+) -> list[str]:
     published = any("=models/" not in word for word in words)
     needed = " ".join(f"{name}=={metadata.version(name)}" for name in (*SERVING, *(PULLING if published else ())))
     lines = [
@@ -132,7 +134,7 @@ def _docker(words: Sequence[str], routes: Sequence[str], settings: Settings, sta
     return ["Dockerfile"]
 
 
-def _kserve(name: str, settings: Settings, staged: Path) -> list[str]:
+def _kserve(name: str, settings: ServerSettings, staged: Path) -> list[str]:
     """KServe speaks the same protocol, so the image is a predictor as it is. JSON is YAML; this is indented as YAML."""
     port = settings.http_port or 8000
     container = {
@@ -184,7 +186,7 @@ def _yaml(value: Any, depth: int) -> list[str]:
     return lines
 
 
-def _triton(sources: list[Source], staged: Path, scratch: Path, settings: Settings) -> list[str]:
+def _triton(sources: list[ModelSource], staged: Path, scratch: Path, settings: ServerSettings) -> list[str]:
     """A repository as `fairway publish triton:` writes it, with each model under the name that it is served by."""
     names = []
     for source in sources:

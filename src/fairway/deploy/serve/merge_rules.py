@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from fairway.deploy.serve.batcher import Batching
-from fairway.deploy.serve.signature import Signature
+from fairway.deploy.serve.signature import ModelSignature
 from fairway.model.batch_dim import smallest_batch
-from fairway.record.reader import Stored
+from fairway.record.reader import StoredRecord
 
 
-def plan_batching(signature: Signature, stored: Stored | None, cap: int | None) -> Batching:
+def plan_batching(signature: ModelSignature, stored: StoredRecord | None, cap: int | None) -> Batching:
     """Return how many rows may be merged by the record, or why none. Where outputs have them is not known yet."""
     dim = signature.domain.get(signature.batch or "")
     if stored is None or dim is None:
@@ -29,7 +29,7 @@ def plan_batching(signature: Signature, stored: Stored | None, cap: int | None) 
     return Batching(limit, {})
 
 
-def _read_rows(signature: Signature, stored: Stored) -> tuple[list[int], str | None]:
+def _read_rows(signature: ModelSignature, stored: StoredRecord) -> tuple[list[int], str | None]:
     """Return the batch sizes at which rows were shown to be independent; else why they were not."""
     if not signature.strict:
         return [], "with --unverified it also takes what was not verified"

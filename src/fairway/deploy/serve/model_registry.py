@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fairway.deploy.serve.aliases import Route
-from fairway.deploy.serve.batcher import Batching, Desk, Job
+from fairway.deploy.serve.aliases import Alias
+from fairway.deploy.serve.batcher import Batching, BatchJob, Desk
 from fairway.deploy.serve.canary_check import describe, examine, example
-from fairway.deploy.serve.model_sources import Fetched, Source, fetch, forget
+from fairway.deploy.serve.model_sources import Fetched, ModelSource, fetch, forget
 from fairway.deploy.serve.pool import Pool
-from fairway.deploy.serve.settings import Settings
-from fairway.deploy.serve.signature import Signature, read_signature
+from fairway.deploy.serve.settings import ServerSettings
+from fairway.deploy.serve.signature import ModelSignature, read_signature
 from fairway.deploy.serve.tensors import Array
 from fairway.diagnostics.errors import UserError, complain
 
@@ -23,12 +23,12 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
-class Served:
+class ServedModel:
     """One version of a model that is loaded in every worker."""
 
     number: int
     fetched: Fetched
-    signature: Signature
+    signature: ModelSignature
     pinned: bool = False
     """Loaded by its version, so it stays when a newer one comes."""
     batching: Batching = field(default_factory=lambda: Batching(1, {}, "the canary was not asked yet"))
@@ -59,21 +59,27 @@ class Served:
             self.idle.clear()
             await self.idle.wait()
 
-    def job(self, feeds: dict[str, Array], rows: int, alone: bool = False) -> Job:
+    def job(self, feeds: dict[str, Array], rows: int, alone: bool = False) -> BatchJob:
         future: asyncio.Future[dict[str, Array]] = asyncio.get_running_loop().create_future()
-        return Job(self.number, self.signature, self.batching, feeds, rows, future, alone)
+        return BatchJob(self.number, self.signature, self.batching, feeds, rows, future, alone)
 
 
-class Shelf:
+class ModelRegistry:
     """All of them. Loading goes one at a time; asking never waits for it."""
 
     def __init__(
-        self, sources: list[Source], routes: dict[str, Route], desk: Desk, pool: Pool, scratch: Path, settings: Settings
+        self,
+        sources: list[ModelSource],
+        routes: dict[str, Alias],
+        desk: Desk,
+        pool: Pool,
+        scratch: Path,
+        settings: ServerSettings,
     ) -> None:
         self._sources = sources
         self.routes = routes
         self._desk, self._pool, self._scratch, self._settings = desk, pool, scratch, settings
-        self._live: dict[str, dict[str, Served]] = {source.name: {} for source in sources}
+        self._live: dict[str, dict[str, ServedModel]] = {source.name: {} for source in sources}
         self._loading = asyncio.Lock()
         self._count = 0
         self._leaving: set[asyncio.Task[None]] = set()
@@ -116,7 +122,7 @@ class Shelf:
             todo = ("Deploy again, with the models that are wanted.",)
             raise complain("FW812", "models are not loaded or unloaded here: other replicas would not hear", todo=todo)
 
-    async def _take_in(self, source: Source, version: str | None) -> Served:
+    async def _take_in(self, source: ModelSource, version: str | None) -> ServedModel:
         fetched = await asyncio.to_thread(fetch, source, version, self._scratch, self._settings.unverified)
         live = self._live[source.name]
         before = live.get(fetched.version)
@@ -125,7 +131,7 @@ class Shelf:
             return before
         self._count += 1
         signature = read_signature(fetched.header, fetched.stored, self._settings.unverified)
-        served = Served(self._count, fetched, signature, pinned=(version or source.version) is not None)
+        served = ServedModel(self._count, fetched, signature, pinned=(version or source.version) is not None)
         await self._pool.load(served.number, fetched.path)
         try:
             await self._ask_canary(served)
@@ -146,7 +152,7 @@ class Shelf:
             self._let_go(one)
         return served
 
-    async def _ask_canary(self, served: Served) -> None:
+    async def _ask_canary(self, served: ServedModel) -> None:
         async def ask(feeds: dict[str, Array]) -> dict[str, Array]:
             return (await self._desk.answer([served.job(feeds, 1, alone=True)]))[0]
 
@@ -170,18 +176,18 @@ class Shelf:
             self._live[name].clear()
         await asyncio.gather(*(self._depart(one) for one in leaving))
 
-    def _let_go(self, served: Served) -> None:
+    def _let_go(self, served: ServedModel) -> None:
         task = asyncio.create_task(self._depart(served))
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
 
-    async def _depart(self, served: Served) -> None:
+    async def _depart(self, served: ServedModel) -> None:
         await served.drained()
         await self._pool.drop(served.number)
         forget(served.fetched, self._scratch)
         _log.info("%s %s is no longer served", served.name, served.version)
 
-    def find(self, name: str, version: str | None = None, turn: bool = True) -> Served:
+    def find(self, name: str, version: str | None = None, turn: bool = True) -> ServedModel:
         """The version that is to answer: the one asked for, the one whose turn it is, or the newest.
 
         Whoever only looks uses up nobody's turn.

@@ -12,16 +12,16 @@ from fairway.deploy.publish import pull
 from fairway.deploy.publish.bundle import gather, unverified_mark
 from fairway.deploy.publish.places import default_folder
 from fairway.diagnostics.errors import complain
-from fairway.model.onnx_file import Header, check_room, open_header
+from fairway.model.onnx_file import OnnxHeader, check_room, open_header
 from fairway.record.files import hash_file
-from fairway.record.reader import Stored, compare_with_record
+from fairway.record.reader import StoredRecord, compare_with_record
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _WORDS = re.compile(r"(?:(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]*)=)?(?P<place>.+?)(?:@(?P<version>[A-Za-z0-9._-]+))?")
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelSource:
     """`NAME=PLACE@VERSION`. Without a version, each load takes the newest."""
 
     name: str
@@ -39,16 +39,16 @@ class Source:
 class Fetched:
     """A model's files in a folder of the server's own, checked: nobody changes them while they are served."""
 
-    source: Source
+    source: ModelSource
     version: str
     path: Path
-    header: Header
-    stored: Stored | None
+    header: OnnxHeader
+    stored: StoredRecord | None
     unverified: str | None
     digest: str
 
 
-def parse_source(text: str, seen: dict[str, int]) -> Source:
+def parse_source(text: str, seen: dict[str, int]) -> ModelSource:
     """Reads `NAME=PLACE@VERSION`; the name is the file's or the place's last part where none is said.
 
     `seen` counts the plain files under each name, which are its versions in the order they are named.
@@ -64,12 +64,12 @@ def parse_source(text: str, seen: dict[str, int]) -> Source:
     if not _NAME.fullmatch(name):
         raise complain("FW006", f"{name!r:.80} cannot be a model's name", todo=("Write NAME=PLACE.",))
     if not plain:
-        return Source(name, place, version)
+        return ModelSource(name, place, version)
     seen[name] = seen.get(name, 0) + 1
-    return Source(name, place, None, version or str(seen[name]))
+    return ModelSource(name, place, None, version or str(seen[name]))
 
 
-def fetch(source: Source, version: str | None, scratch: Path, unverified: bool) -> Fetched:
+def fetch(source: ModelSource, version: str | None, scratch: Path, unverified: bool) -> Fetched:
     """Brings the files into a new folder below `scratch`. What is not verified is refused unless that is said."""
     folder = Path(tempfile.mkdtemp(dir=scratch))
     if source.plain:

@@ -18,7 +18,7 @@ from typing import Any
 
 from fairway.deploy.serve.grpc_words import SERVICE, calls, messages
 from fairway.deploy.serve.server import PACKAGES, Say, open_service
-from fairway.deploy.serve.settings import Settings
+from fairway.deploy.serve.settings import ServerSettings
 from fairway.diagnostics.errors import complain
 from fairway.diagnostics.extras import require
 
@@ -31,7 +31,7 @@ _opened: list[Any] = []
 class Replica:
     """An ASGI application that opens its service at startup, where Ray put it."""
 
-    def __init__(self, models: Sequence[str], routes: Sequence[str], settings: Settings) -> None:
+    def __init__(self, models: Sequence[str], routes: Sequence[str], settings: ServerSettings) -> None:
         self._asked = (models, routes, settings)
         self._app: Any = None
 
@@ -55,22 +55,22 @@ class Replica:
         await send({"type": "lifespan.shutdown.complete"})
 
 
-class Calls:
+class RayGrpcMethods:
     """gRPC's calls, which Ray finds by their names on the deployment's class; they come and go as bytes."""
 
 
 def _call(name: str) -> Any:
     async def answer(self: Any, request: bytes, grpc_context: Any) -> Any:
-        from fairway.deploy.serve.rpc import Answers
+        from fairway.deploy.serve.rpc import GrpcMethods
 
         message = messages()[calls()[name][0]].FromString(request)
-        return await Answers(_opened[0]).guarded(name)(message, Context(grpc_context))
+        return await GrpcMethods(_opened[0]).guarded(name)(message, Context(grpc_context))
 
     return answer
 
 
 for _name in calls():
-    setattr(Calls, _name, _call(_name))
+    setattr(RayGrpcMethods, _name, _call(_name))
 
 
 class Context:
@@ -97,7 +97,7 @@ def add_servicer(servicer: Any, server: Any) -> None:
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
 
 
-def serve_on_ray(models: Sequence[str], routes: Sequence[str], settings: Settings, say: Say) -> None:
+def serve_on_ray(models: Sequence[str], routes: Sequence[str], settings: ServerSettings, say: Say) -> None:
     """Deploys on the cluster that RAY_ADDRESS names, or on one of this machine, until it is told to stop."""
     require("serve", "fairway serve", *PACKAGES)
     require("serve-cluster", "--on ray", "ray", "aiohttp_cors")
@@ -124,7 +124,7 @@ def serve_on_ray(models: Sequence[str], routes: Sequence[str], settings: Setting
             max_ongoing_requests=settings.queue,
             ray_actor_options={"num_cpus": 1},
             graceful_shutdown_timeout_s=settings.timeout,
-        )(serve.ingress(Replica([_absolute(text) for text in models], routes, inside))(Calls))
+        )(serve.ingress(Replica([_absolute(text) for text in models], routes, inside))(RayGrpcMethods))
         try:
             serve.run(deployed.bind(), name=APPLICATION, route_prefix="/")
         except RuntimeError as error:

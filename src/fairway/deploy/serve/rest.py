@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairway.deploy.serve.openapi import describe_api
 from fairway.deploy.serve.service import Service
-from fairway.deploy.serve.settings import Settings, http_status
+from fairway.deploy.serve.settings import ServerSettings, http_status
 from fairway.deploy.serve.tensors import read_request, refuse, write_answer
 from fairway.diagnostics import Finding
 from fairway.diagnostics.errors import UserError, complain
@@ -33,7 +33,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 def make_app(service: Service) -> ASGIApp:
     """The application, behind its gate."""
-    answers = Answers(service)
+    answers = RestMethods(service)
     model = "/v2/models/{model}"
     version = f"{model}/versions/{{version}}"
     repository = "/v2/repository"
@@ -73,7 +73,7 @@ class Gate:
         await self._app(scope, receive, send)
 
 
-class Answers:
+class RestMethods:
     """One method for each path."""
 
     def __init__(self, service: Service) -> None:
@@ -163,7 +163,9 @@ def asked_version(parameters: dict[str, Any]) -> str | None:
     return told.get("version")
 
 
-async def read_body(request: Request, settings: Settings, take: Callable[[int], None] = lambda size: None) -> bytes:
+async def read_body(
+    request: Request, settings: ServerSettings, take: Callable[[int], None] = lambda size: None
+) -> bytes:
     """The body, if it is small enough and comes soon enough; a promised size takes no memory, only bytes that came."""
     if request.headers.get("content-encoding", "identity") != "identity":
         refuse("compressed bodies are not read")

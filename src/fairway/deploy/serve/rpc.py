@@ -13,8 +13,17 @@ import grpc
 from fairway.deploy.serve.grpc_words import SERVICE, calls, messages
 from fairway.deploy.serve.rest import asked_version
 from fairway.deploy.serve.service import Service
-from fairway.deploy.serve.settings import GRPC_STATUS, Settings, http_status
-from fairway.deploy.serve.tensors import DATATYPES, DTYPES, Array, Asked, from_bytes, from_numbers, refuse, to_bytes
+from fairway.deploy.serve.settings import GRPC_STATUS, ServerSettings, http_status
+from fairway.deploy.serve.tensors import (
+    DATATYPES,
+    DTYPES,
+    Array,
+    InferRequest,
+    from_bytes,
+    from_numbers,
+    refuse,
+    to_bytes,
+)
 from fairway.diagnostics import Finding
 from fairway.diagnostics.errors import UserError, complain
 
@@ -36,7 +45,7 @@ TRAILER = "fairway-finding"
 _log = logging.getLogger(__name__)
 
 
-async def listen(service: Service, settings: Settings) -> tuple[Any, int]:
+async def listen(service: Service, settings: ServerSettings) -> tuple[Any, int]:
     """A started server, and its port."""
     options = [
         ("grpc.max_receive_message_length", settings.body),
@@ -46,7 +55,7 @@ async def listen(service: Service, settings: Settings) -> tuple[Any, int]:
         ("grpc.keepalive_timeout_ms", 20_000),
     ]
     server = grpc.aio.server(options=options, maximum_concurrent_rpcs=settings.queue)
-    answers, words = Answers(service), messages()
+    answers, words = GrpcMethods(service), messages()
     handlers = {
         name: grpc.unary_unary_rpc_method_handler(
             answers.guarded(name), words[asked].FromString, words[answered].SerializeToString
@@ -67,7 +76,7 @@ async def listen(service: Service, settings: Settings) -> tuple[Any, int]:
     return server, int(port)
 
 
-class Answers:
+class GrpcMethods:
     """One method for each call."""
 
     def __init__(self, service: Service) -> None:
@@ -130,7 +139,7 @@ class Answers:
         outputs = tuple(one.name for one in request.outputs) or None
         if outputs and len(set(outputs)) != len(outputs):
             refuse("an output is asked for twice")
-        asked = Asked(_inputs(request), outputs)
+        asked = InferRequest(_inputs(request), outputs)
         answered = await self._service.infer(request.model_name, request.model_version or None, asked, "grpc")
         response = self._words["ModelInferResponse"](
             model_name=answered.model, model_version=answered.version, id=request.id

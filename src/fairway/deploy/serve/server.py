@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from fairway.deploy.serve.settings import Settings
+from fairway.deploy.serve.settings import ServerSettings
 from fairway.diagnostics.errors import complain
 from fairway.diagnostics.extras import require
 
@@ -24,12 +24,12 @@ Say = Callable[[str], None]
 
 
 @contextlib.asynccontextmanager
-async def open_service(models: Sequence[str], routes: Sequence[str], settings: Settings) -> AsyncIterator[Any]:
+async def open_service(models: Sequence[str], routes: Sequence[str], settings: ServerSettings) -> AsyncIterator[Any]:
     """The service without sockets: every model loaded, its canary answered."""
     from fairway.deploy.serve.aliases import parse_route
     from fairway.deploy.serve.batcher import Desk
     from fairway.deploy.serve.metrics import Metrics
-    from fairway.deploy.serve.model_registry import Shelf
+    from fairway.deploy.serve.model_registry import ModelRegistry
     from fairway.deploy.serve.model_sources import parse_source
     from fairway.deploy.serve.pool import Pool, default_shape
     from fairway.deploy.serve.service import Service
@@ -41,7 +41,7 @@ async def open_service(models: Sequence[str], routes: Sequence[str], settings: S
     desk = Desk(settings.timeout, metrics.batch)
     desk.pool = Pool(*default_shape(settings.workers), desk.wake)
     with tempfile.TemporaryDirectory(prefix="fairway-serve-") as scratch:
-        shelf = Shelf(sources, named, desk, desk.pool, Path(scratch), settings)
+        shelf = ModelRegistry(sources, named, desk, desk.pool, Path(scratch), settings)
         service = Service(shelf, desk, settings, metrics)
         metrics.watch("fairway_waiting", "Requests that wait for a worker.", lambda: desk.waiting)
         metrics.watch("fairway_workers", "Workers that are up.", lambda: len(desk.pool.hands))
@@ -56,14 +56,14 @@ async def open_service(models: Sequence[str], routes: Sequence[str], settings: S
             await desk.pool.close()
 
 
-def serve(models: Sequence[str], routes: Sequence[str], settings: Settings, say: Say) -> None:
+def serve(models: Sequence[str], routes: Sequence[str], settings: ServerSettings, say: Say) -> None:
     """Serves until it is told to stop. `say` gets a line for each model and each port."""
     require("serve", "fairway serve", *PACKAGES)
     _allow_files()
     asyncio.run(_serve(models, routes, settings, say))
 
 
-async def _serve(models: Sequence[str], routes: Sequence[str], settings: Settings, say: Say) -> None:
+async def _serve(models: Sequence[str], routes: Sequence[str], settings: ServerSettings, say: Say) -> None:
     import uvicorn
 
     from fairway.deploy.serve.rest import make_app
@@ -121,7 +121,7 @@ def _stopping(front: Any) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-def _http_socket(settings: Settings) -> socket.socket:
+def _http_socket(settings: ServerSettings) -> socket.socket:
     """A listener whose connections end when the other side is gone or reads no more."""
     try:
         family = socket.getaddrinfo(settings.host, None)[0][0]

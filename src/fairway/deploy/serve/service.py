@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from fairway.deploy.serve.batcher import Desk, Job, split_sizes
+from fairway.deploy.serve.batcher import BatchJob, Desk, split_sizes
 from fairway.deploy.serve.metrics import Metrics
-from fairway.deploy.serve.model_registry import Served, Shelf
-from fairway.deploy.serve.settings import VERSION, Settings, http_status
-from fairway.deploy.serve.tensors import DATATYPES, Answered, Array, Asked, refuse
+from fairway.deploy.serve.model_registry import ModelRegistry, ServedModel
+from fairway.deploy.serve.settings import VERSION, ServerSettings, http_status
+from fairway.deploy.serve.tensors import DATATYPES, Answered, Array, InferRequest, refuse
 from fairway.diagnostics.errors import UserError, complain
 
 BODIES = 8
@@ -27,7 +27,7 @@ EXTENSIONS = ("binary_tensor_data", "model_repository")
 class Service:
     """The server without its sockets."""
 
-    def __init__(self, shelf: Shelf, desk: Desk, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, shelf: ModelRegistry, desk: Desk, settings: ServerSettings, metrics: Metrics) -> None:
         self.shelf = shelf
         self.settings = settings
         self.metrics = metrics
@@ -38,7 +38,7 @@ class Service:
         self._cache = Cache(settings.cache)
         self.room = Room(BODIES * settings.body)
 
-    async def infer(self, name: str, version: str | None, asked: Asked, protocol: str) -> Answered:
+    async def infer(self, name: str, version: str | None, asked: InferRequest, protocol: str) -> Answered:
         """The answer, or a finding; and a line in the metrics in any case."""
         began = time.monotonic()
         label = ("", "")
@@ -62,7 +62,7 @@ class Service:
         finally:
             self.metrics.request(*label, protocol, status, time.monotonic() - began)
 
-    async def _infer(self, served: Served, asked: Asked) -> Answered:
+    async def _infer(self, served: ServedModel, asked: InferRequest) -> Answered:
         names = [value.name for value in served.signature.outputs]
         for name in asked.outputs or ():
             if name not in names:
@@ -79,7 +79,7 @@ class Service:
             self.metrics.cached(served.name, served.version)
         return Answered(served.name, served.version, {name: answers[name] for name in asked.outputs or names})
 
-    async def _compute(self, served: Served, feeds: dict[str, Array], point: dict[str, int]) -> dict[str, Array]:
+    async def _compute(self, served: ServedModel, feeds: dict[str, Array], point: dict[str, int]) -> dict[str, Array]:
         jobs = _jobs(served, feeds, point)
         try:
             async with asyncio.timeout(self.settings.timeout):
@@ -135,7 +135,7 @@ def _tensor(name: str, dtype: str, shape: list[int]) -> dict[str, Any]:
     return {"name": name, "datatype": DATATYPES[dtype], "shape": shape}
 
 
-def _jobs(served: Served, feeds: dict[str, Array], point: dict[str, int]) -> list[Job]:
+def _jobs(served: ServedModel, feeds: dict[str, Array], point: dict[str, int]) -> list[BatchJob]:
     """The request as it is, or in parts where it holds more samples than were verified at once."""
     signature, batching = served.signature, served.batching
     dim = signature.domain.get(signature.batch or "")
@@ -183,7 +183,7 @@ class Cache:
         self._held: OrderedDict[bytes, dict[str, Array]] = OrderedDict()
         self._size = 0
 
-    def digest(self, served: Served, feeds: dict[str, Array]) -> bytes | None:
+    def digest(self, served: ServedModel, feeds: dict[str, Array]) -> bytes | None:
         if not self._room:
             return None
         digest = hashlib.blake2b(str(served.number).encode(), digest_size=32)

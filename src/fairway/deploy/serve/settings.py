@@ -37,7 +37,7 @@ def http_status(finding: Finding) -> int:
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     """Everything but the models."""
 
     host: str = "127.0.0.1"

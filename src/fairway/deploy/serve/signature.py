@@ -14,17 +14,17 @@ from fairway.deploy.serve.tensors import DATATYPES, Array, refuse
 from fairway.diagnostics.errors import UserError, complain
 from fairway.model.batch_dim import find_batch_axes, find_batch_dim
 from fairway.model.dims import Dim, Point, Size, parse_size
-from fairway.model.onnx_file import Header, Value
+from fairway.model.onnx_file import OnnxHeader, OnnxValue
 from fairway.model.spec import TensorSpec, parse_input
-from fairway.record.reader import Stored
+from fairway.record.reader import StoredRecord
 
 
 @dataclass(frozen=True)
-class Signature:
+class ModelSignature:
     """Inputs and outputs of one file, and the domain that its record speaks of."""
 
     inputs: tuple[TensorSpec, ...]
-    outputs: tuple[Value, ...]
+    outputs: tuple[OnnxValue, ...]
     domain: Mapping[str, Dim]
     strict: bool
     """False with --unverified: then sizes and values outside the domain go through."""
@@ -107,10 +107,10 @@ class Signature:
         raise complain("FW813", seen, dim=self.batch, size=rows, low=dim.low, high=dim.high, multiple=dim.multiple)
 
 
-def read_signature(header: Header, stored: Stored | None, unverified: bool) -> Signature:
+def read_signature(header: OnnxHeader, stored: StoredRecord | None, unverified: bool) -> ModelSignature:
     """From the record where it speaks of these inputs, else from the file, which says nothing of bounds and values."""
     specs = _recorded(header, stored) or tuple(_declared(*one) for one in enumerate(header.inputs))
-    every: list[TensorSpec | Value] = [*specs, *header.outputs]
+    every: list[TensorSpec | OnnxValue] = [*specs, *header.outputs]
     for value in every:
         if value.dtype not in DATATYPES:
             raise complain("FW815", f"{value}: {value.dtype} cannot be sent to a server or from it")
@@ -119,10 +119,10 @@ def read_signature(header: Header, stored: Stored | None, unverified: bool) -> S
     domain = {
         name: Dim(name, dim["low"], dim["high"], max(dim["multiple"], 1)) for name, dim in told.items() if name in names
     }
-    return Signature(specs, header.outputs, domain, not unverified, _drawn(stored))
+    return ModelSignature(specs, header.outputs, domain, not unverified, _drawn(stored))
 
 
-def _drawn(stored: Stored | None) -> dict[str, tuple[float, float]]:
+def _drawn(stored: StoredRecord | None) -> dict[str, tuple[float, float]]:
     """Return the ends of undeclared values from a record. A record comes from elsewhere, so each field is checked."""
     evidence = None if stored is None else stored.whole.get("evidence")
     rows = evidence.get("values") if isinstance(evidence, dict) else None
@@ -136,7 +136,7 @@ def _drawn(stored: Stored | None) -> dict[str, tuple[float, float]]:
     return ends
 
 
-def _recorded(header: Header, stored: Stored | None) -> tuple[TensorSpec, ...] | None:
+def _recorded(header: OnnxHeader, stored: StoredRecord | None) -> tuple[TensorSpec, ...] | None:
     subject = {} if stored is None else stored.whole.get("subject", {})
     lines = subject.get("inputs") if isinstance(subject, dict) else None
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
@@ -152,7 +152,7 @@ def _recorded(header: Header, stored: Stored | None) -> tuple[TensorSpec, ...] |
     return None
 
 
-def _declared(number: int, value: Value) -> TensorSpec:
+def _declared(number: int, value: OnnxValue) -> TensorSpec:
     if value.shape is None:
         raise complain("FW815", f"{value}: neither the file nor a record says how many dims it has")
     return TensorSpec(value.name, value.dtype, tuple(_size(f"any_{number}_{i}", s) for i, s in enumerate(value.shape)))

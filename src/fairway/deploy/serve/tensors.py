@@ -37,7 +37,7 @@ LONGEST = 200
 
 
 @dataclass(frozen=True)
-class Asked:
+class InferRequest:
     """A request for an answer, whichever way it came."""
 
     inputs: dict[str, Array]
@@ -58,7 +58,7 @@ class Answered:
     outputs: dict[str, Array]
 
 
-def read_request(body: bytes, json_size: int | None) -> Asked:
+def read_request(body: bytes, json_size: int | None) -> InferRequest:
     """The request in an HTTP body: JSON, and behind its first `json_size` bytes the raw tensors that it announces."""
     if json_size is not None and not 0 <= json_size <= len(body):
         refuse(f"Inference-Header-Content-Length is {json_size}, the body has {len(body)} bytes")
@@ -83,7 +83,7 @@ def read_request(body: bytes, json_size: int | None) -> Asked:
         refuse(f"{len(raw)} bytes are left over behind the last input")
     default = _flag(_object(told.get("parameters", {}), "parameters"), "binary_data_output")
     outputs, binary = _wanted(told.get("outputs"))
-    return Asked(inputs, outputs, binary, bool(default), _id(told.get("id")))
+    return InferRequest(inputs, outputs, binary, bool(default), _id(told.get("id")))
 
 
 def from_bytes(name: str, datatype: Any, shape: Any, data: bytes | memoryview) -> Array:
@@ -125,7 +125,7 @@ def from_numbers(name: str, dtype: str, sizes: tuple[int, ...], data: Any) -> Ar
         return got.astype(dtype).reshape(sizes)
 
 
-def write_answer(answered: Answered, asked: Asked) -> tuple[bytes, int | None]:
+def write_answer(answered: Answered, asked: InferRequest) -> tuple[bytes, int | None]:
     """The body that answers, and the size of its JSON where raw bytes follow."""
     outputs, raw = [], []
     for name, array in answered.outputs.items():

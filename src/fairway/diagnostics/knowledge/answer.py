@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fairway.diagnostics.codes import CODES
-from fairway.diagnostics.knowledge.entry import Entry, entries
+from fairway.diagnostics.knowledge.entry import KnownBug, entries
 from fairway.diagnostics.knowledge.versions import as_new_as, versions_in
-from fairway.diagnostics.log import SHOWN, Error, Known, fairways_own, find_errors, numbered_lines
+from fairway.diagnostics.log import SHOWN, Error, LogFinding, fairways_own, find_errors, numbered_lines
 from fairway.diagnostics.signatures import ANYWHERE, EXPORTERS, OTHERS, recognise
 
 NO_ISSUE = "No known upstream issue"
@@ -61,7 +61,7 @@ class Issue:
 
 
 @dataclass(frozen=True)
-class Answer:
+class LogAnswer:
     """What is known of one error of a log, in the order in which it is told."""
 
     line: int
@@ -80,14 +80,14 @@ class Answer:
         return self.code is not None or bool(self.entries)
 
 
-def find_answers(text: str) -> list[Answer]:
+def find_answers(text: str) -> list[LogAnswer]:
     """An answer to every error in a log, the same error once, in the order in which they come up."""
     numbered = numbered_lines(text)
     versions = versions_in(text[-MOST_TEXT:])
-    found: dict[tuple[str | None, tuple[str, ...]], Answer] = {}
+    found: dict[tuple[str | None, tuple[str, ...]], LogAnswer] = {}
     unknown: dict[str, Error] = {}
 
-    def note(line: int, seen: str, code: str | None, matched: Sequence[Entry]) -> None:
+    def note(line: int, seen: str, code: str | None, matched: Sequence[KnownBug]) -> None:
         key = (code, tuple(entry.id for entry in matched))
         found.setdefault(key, _answer(line, seen, code, matched, versions))
 
@@ -120,7 +120,7 @@ class _Budget:
     def __init__(self, left: int = MOST_TEXT) -> None:
         self.left = left
 
-    def about(self, text: str) -> tuple[Entry, ...]:
+    def about(self, text: str) -> tuple[KnownBug, ...]:
         """The line that names the exception decides; where it says nothing, the lines below it."""
         text = text[: self.left]
         self.left -= len(text)
@@ -132,7 +132,7 @@ class _Budget:
         return ()
 
 
-def _anywhere(numbered: list[tuple[int, str]]) -> list[tuple[Known, tuple[Entry, ...]]]:
+def _anywhere(numbered: list[tuple[int, str]]) -> list[tuple[LogFinding, tuple[KnownBug, ...]]]:
     """What stands in lines of the end of a log, whether or not an exception is named beside it."""
     tail: list[tuple[int, str]] = []
     size = 0
@@ -143,15 +143,15 @@ def _anywhere(numbered: list[tuple[int, str]]) -> list[tuple[Known, tuple[Entry,
         tail.append((number, line))
     tail.reverse()
     text = "\n".join(line for _, line in tail)
-    spoken: dict[tuple[int, str], list[Entry]] = {}
+    spoken: dict[tuple[int, str], list[KnownBug]] = {}
     for entry in entries():
         if entry.matches(text):
             spoken.setdefault(_line(tail, entry.signature), []).append(entry)
-    found = [(Known("", line, seen.strip()[:SHOWN]), tuple(matched)) for (line, seen), matched in spoken.items()]
+    found = [(LogFinding("", line, seen.strip()[:SHOWN]), tuple(matched)) for (line, seen), matched in spoken.items()]
     for one in ANYWHERE:
         if one.words is not None and one.words.search(text):
             number, words = _line(tail, one.words.pattern)
-            found.append((Known(one.code, number, words.strip()[:SHOWN]), ()))
+            found.append((LogFinding(one.code, number, words.strip()[:SHOWN]), ()))
     return found
 
 
@@ -160,14 +160,14 @@ def _line(tail: list[tuple[int, str]], pattern: str) -> tuple[int, str]:
     return next((line for line in tail if re.search(pattern, line[1])), tail[-1])
 
 
-def _told(known: Known, matched: Sequence[Entry], answers: Iterable[Answer]) -> bool:
+def _told(known: LogFinding, matched: Sequence[KnownBug], answers: Iterable[LogAnswer]) -> bool:
     """Whether an answer speaks of this already."""
     if matched:
         return any(matched[0].id in answer.entries for answer in answers)
     return any(known.code == answer.code for answer in answers)
 
 
-def _answer(line: int, seen: str, code: str | None, matched: Sequence[Entry], versions: dict[str, str]) -> Answer:
+def _answer(line: int, seen: str, code: str | None, matched: Sequence[KnownBug], versions: dict[str, str]) -> LogAnswer:
     row = CODES[code] if code else None
     means = tuple(dict.fromkeys(f"{entry.title}." for entry in matched))
     if row is not None and not means:
@@ -179,7 +179,7 @@ def _answer(line: int, seen: str, code: str | None, matched: Sequence[Entry], ve
         todo += row.todo
     name = f"{row.code} {row.name}" if row else matched[0].id
     issues = tuple(_issue(entry, versions) for entry in matched if entry.link)
-    return Answer(
+    return LogAnswer(
         line,
         seen,
         name,
@@ -192,11 +192,11 @@ def _answer(line: int, seen: str, code: str | None, matched: Sequence[Entry], ve
     )
 
 
-def _remedies(matched: Sequence[Entry]) -> list[str]:
+def _remedies(matched: Sequence[KnownBug]) -> list[str]:
     return list(dict.fromkeys(entry.remedy for entry in matched if entry.remedy))
 
 
-def _issue(entry: Entry, versions: dict[str, str]) -> Issue:
+def _issue(entry: KnownBug, versions: dict[str, str]) -> Issue:
     """The entry's thread; what the log's version has to do with it is said where the version of the fix is known."""
     note = ""
     if entry.fixed_in is not None:
@@ -211,7 +211,7 @@ def _issue(entry: Entry, versions: dict[str, str]) -> Issue:
     return Issue(entry.link, entry.status, entry.date.isoformat(), entry.affected, entry.fixed, note)
 
 
-def _not_known(error: Error, numbered: list[tuple[int, str]]) -> Answer:
+def _not_known(error: Error, numbered: list[tuple[int, str]]) -> LogAnswer:
     """That it is not known, and the frames that would help whoever looks: the last one, and the last of one's own."""
     frames = _frames(error.line, numbered)
     todo = ["Read the last lines of the traceback that lie in your own files."]
@@ -221,7 +221,7 @@ def _not_known(error: Error, numbered: list[tuple[int, str]]) -> Answer:
     todo.append("If it came out of an export: fairway export tries the other routes, and names the line to blame.")
     where = f" It was raised at {frames[-1]}." if frames else ""
     means = f"Not known: Fairway has neither a page nor an entry for this {error.kind}.{where}"
-    return Answer(error.line, error.seen, error.kind, None, (), (means,), "not known", (), tuple(todo))
+    return LogAnswer(error.line, error.seen, error.kind, None, (), (means,), "not known", (), tuple(todo))
 
 
 def _frames(line: int, numbered: list[tuple[int, str]]) -> list[str]:

@@ -38,7 +38,7 @@ class BadEntryError(Exception):
 
 
 @dataclass(frozen=True)
-class Entry:
+class KnownBug:
     """One upstream bug."""
 
     id: str
@@ -77,7 +77,7 @@ class Entry:
 
 
 @cache
-def entries() -> tuple[Entry, ...]:
+def entries() -> tuple[KnownBug, ...]:
     """Everything known: Fairway's own, then the plug-ins'. A plug-in with a bad entry is left out whole."""
     found = list(shipped())
 
@@ -95,7 +95,7 @@ def entries() -> tuple[Entry, ...]:
 
 
 @cache
-def shipped() -> tuple[Entry, ...]:
+def shipped() -> tuple[KnownBug, ...]:
     """What comes with Fairway, in the order of the files."""
     return tuple(read_entries(resources.files(__package__)))
 
@@ -111,9 +111,9 @@ def folder_of(source: Any) -> Traversable:
     raise BadEntryError(f"a package or a path is wanted, not {source!r:.100}")
 
 
-def read_entries(folder: Traversable) -> list[Entry]:
+def read_entries(folder: Traversable) -> list[KnownBug]:
     """The entries of all TOML files in a folder, each file named after a project."""
-    found: list[Entry] = []
+    found: list[KnownBug] = []
     for path in sorted(folder.iterdir(), key=lambda p: p.name):
         if path.name.endswith(".toml"):
             project = path.name.removesuffix(".toml")
@@ -126,7 +126,7 @@ def read_entries(folder: Traversable) -> list[Entry]:
     return found
 
 
-def parse_entries(project: str, text: str) -> list[Entry]:
+def parse_entries(project: str, text: str) -> list[KnownBug]:
     """The entries of one file."""
     try:
         tables = tomllib.loads(text)
@@ -137,22 +137,22 @@ def parse_entries(project: str, text: str) -> list[Entry]:
     return [_entry(project, table) for table in tables["bug"]]
 
 
-def _entry(project: str, table: Mapping[str, Any]) -> Entry:
+def _entry(project: str, table: Mapping[str, Any]) -> KnownBug:
     named = f"{project}: {table.get('id', 'an entry without id')}"
-    wanted = {f.name for f in fields(Entry)} - {"project"}
+    wanted = {f.name for f in fields(KnownBug)} - {"project"}
     if set(table) != wanted:
         odd = sorted(set(table) ^ wanted)
         raise BadEntryError(f"{named}: missing or unknown: {', '.join(odd)}")
     for name, value in table.items():
         if not isinstance(value, date if name == "date" else str):
             raise BadEntryError(f"{named}: {name} is {value!r}")
-    entry = Entry(project=project, **table)
+    entry = KnownBug(project=project, **table)
     for complaint in _complaints(entry):
         raise BadEntryError(f"{named}: {complaint}")
     return entry
 
 
-def _complaints(entry: Entry) -> list[str]:
+def _complaints(entry: KnownBug) -> list[str]:
     found = []
     if not _ID.fullmatch(entry.id):
         found.append("an id is words-joined-by-dashes")

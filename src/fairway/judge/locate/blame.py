@@ -77,7 +77,7 @@ State = Literal["same", "reshaped", "shuffled", "unclear", "other"]
 
 
 @dataclass
-class Value:
+class ObservedValue:
     """One value of the file."""
 
     name: str
@@ -107,13 +107,13 @@ class Node:
 
 
 @dataclass
-class Graph:
+class ObservedGraph:
     """The file as it was seen running."""
 
     nodes: list[Node] = field(default_factory=list)
-    values: dict[str, Value] = field(default_factory=dict)
+    values: dict[str, ObservedValue] = field(default_factory=dict)
 
-    def given(self, node: Node) -> list[Value]:
+    def given(self, node: Node) -> list[ObservedValue]:
         """The computed values that a node reads; weights are none."""
         return [self.values[name] for name in node.reads if name in self.values]
 
@@ -129,7 +129,7 @@ class Matcher:
         for made in heard:
             self._by_size[made.digest.size].append(made)
 
-    def state(self, value: Value) -> tuple[State, tuple[int, ...]]:
+    def state(self, value: ObservedValue) -> tuple[State, tuple[int, ...]]:
         got = value.digest
         if got is None or got.size == 0:
             return "unclear", ()
@@ -147,7 +147,7 @@ class Matcher:
         mixed = tuple(m.number for m in alike if m.digest.shuffled(got, self._tolerances[m.number]))
         return ("shuffled", mixed) if mixed and not near else ("other", ())
 
-    def _common(self, value: Value, got: Digest, same: tuple[int, ...]) -> State:
+    def _common(self, value: ObservedValue, got: Digest, same: tuple[int, ...]) -> State:
         """Of values that are easily found by chance: sizes, and elements that are all alike."""
         if value.whole is not None:
             return "unclear" if all(number in self._numbers for number in value.whole) else "other"
@@ -166,7 +166,7 @@ class Matcher:
         return False
 
 
-def judge_values(graph: Graph, matcher: Matcher, right: Graph) -> None:
+def judge_values(graph: ObservedGraph, matcher: Matcher, right: ObservedGraph) -> None:
     """Gives every value its state, and says which are vouched for. `right` is a file known to be right, if any."""
     settled = _settle(graph, right)
     for value in graph.values.values():
@@ -189,13 +189,13 @@ def judge_values(graph: Graph, matcher: Matcher, right: Graph) -> None:
                 value.vouched = value.vouched or not value.certain
 
 
-def _hides(value: Value) -> bool:
+def _hides(value: ObservedValue) -> bool:
     """Whether errors vanish in it: what masks add (minus infinity, -1e9, float16's lowest) swallows the rest."""
     got = value.digest
     return got is not None and (any(got.odd) or got.spacing >= SWALLOWS)
 
 
-def _settle(graph: Graph, right: Graph) -> dict[str, bool]:
+def _settle(graph: ObservedGraph, right: ObservedGraph) -> dict[str, bool]:
     """Of the values that a right file decides, whether each is right.
 
     Names may be numbered otherwise there. So one that differs from its namesake is wrong only if it is made in the same
@@ -224,7 +224,7 @@ def _settle(graph: Graph, right: Graph) -> dict[str, bool]:
     return found
 
 
-def _made_alike(graph: Graph, value: Value, right: Graph, other: Value) -> bool:
+def _made_alike(graph: ObservedGraph, value: ObservedValue, right: ObservedGraph, other: ObservedValue) -> bool:
     """By the same operator, or from the same."""
     if other.producer < 0:
         return False
@@ -232,7 +232,7 @@ def _made_alike(graph: Graph, value: Value, right: Graph, other: Value) -> bool:
     return ours.operator == theirs.operator or ours.reads == theirs.reads
 
 
-def first_wrong(graph: Graph, wrong: Iterable[str]) -> list[Node]:
+def first_wrong(graph: ObservedGraph, wrong: Iterable[str]) -> list[Node]:
     """The nodes at which the error begins, in the graph's order; `wrong` names outputs, or a refusing node's."""
     begins: dict[int, Node] = {}
     seen: set[int] = set()
@@ -252,7 +252,7 @@ def first_wrong(graph: Graph, wrong: Iterable[str]) -> list[Node]:
     return [begins[number] for number in sorted(begins)]
 
 
-def _doubtful(graph: Graph, value: Value) -> bool:
+def _doubtful(graph: ObservedGraph, value: ObservedValue) -> bool:
     """Whether an error may have come in with this value: it is other, or unclear and made from such."""
     seen: set[str] = set()
     left = [value]
@@ -268,7 +268,7 @@ def _doubtful(graph: Graph, value: Value) -> bool:
     return False
 
 
-def before_it(graph: Graph, node: Node) -> Node:
+def before_it(graph: ObservedGraph, node: Node) -> Node:
     """The node that first put what this one reads into a shape or an order that PyTorch never has, if there is one.
 
     Elements that only moved are still PyTorch's, so the error shows at the node that computes with them.
@@ -283,7 +283,7 @@ def before_it(graph: Graph, node: Node) -> Node:
     return first
 
 
-def led_to(graph: Graph, node: Node) -> list[Node]:
+def led_to(graph: ObservedGraph, node: Node) -> list[Node]:
     """The nodes that compute with what this one gives, in the graph's order."""
     tainted, found = set(node.gives), []
     for later in graph.nodes[node.number + 1 :]:
@@ -293,7 +293,7 @@ def led_to(graph: Graph, node: Node) -> list[Node]:
     return found
 
 
-def counterpart(graph: Graph, node: Node, heard: Sequence[Made]) -> Made | None:
+def counterpart(graph: ObservedGraph, node: Node, heard: Sequence[Made]) -> Made | None:
     """The operation of PyTorch's that this node should have done: made from what it reads, and nowhere in the file."""
     read = {number for value in graph.given(node) for number in value.twins}
     had = {number for value in graph.values.values() for number in value.twins}

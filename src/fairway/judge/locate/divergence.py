@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from fairway.diagnostics import Finding
-from fairway.judge.branch_trace import Site, Ways, position, ways_of
-from fairway.judge.conditions import Header, header_of, place_of
+from fairway.judge.branch_trace import TraceSite, Ways, position, ways_of
+from fairway.judge.conditions import ConditionSource, header_of, place_of
 from fairway.judge.runtimes.eager import run_eager
 from fairway.model.subject import Subject
 
@@ -52,7 +52,7 @@ def parting(subject: Subject, right: Side, wrong: Side) -> list[Finding]:
     return [_gathered(list(places.values())) for places in found.values()]
 
 
-def _in_order(right: Ways, wrong: Ways) -> list[Site]:
+def _in_order(right: Ways, wrong: Ways) -> list[TraceSite]:
     """The sites of the wrong run, those first that first did what the right run did not: they lead to the others."""
     new = [site for site, answer in wrong.when if answer is None or answer not in right.taken.get(site, ())]
     return list(dict.fromkeys([*new, *wrong.taken]))
@@ -69,11 +69,11 @@ def _gathered(alike: list[Finding]) -> Finding:
     return replace(first, seen=seen, data={"likewise": list(map(str, others))})
 
 
-def _taken(ways: Ways, site: Site) -> Seen:
+def _taken(ways: Ways, site: TraceSite) -> Seen:
     return frozenset(ways.taken.get(site, ()))
 
 
-def _counted(ways: Ways, site: Site) -> Seen:
+def _counted(ways: Ways, site: TraceSite) -> Seen:
     return frozenset(ways.counts.get((site.code, position(site)), ()))
 
 
@@ -82,7 +82,7 @@ def _agreed(seen: Sequence[Seen]) -> Seen:
     return seen[0] if all(one == seen[0] for one in seen) else frozenset()
 
 
-def _finding(header: Header, site: Site, right: tuple[str, Seen], wrong: tuple[str, Seen]) -> Finding:
+def _finding(header: ConditionSource, site: TraceSite, right: tuple[str, Seen], wrong: tuple[str, Seen]) -> Finding:
     where = place_of(site, header)
     say = partial(_say, header.kind, header.single and site.kind != "none")
     said = f"{say(right[1])} at {right[0]}, where the file is right, and {say(wrong[1])} at {wrong[0]}"

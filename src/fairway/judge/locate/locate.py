@@ -16,10 +16,10 @@ from fairway.diagnostics import Finding, Where
 from fairway.judge.judge import tidy
 from fairway.judge.locate.blame import (
     FEW,
-    Graph,
     Matcher,
     Node,
-    Value,
+    ObservedGraph,
+    ObservedValue,
     before_it,
     counterpart,
     first_wrong,
@@ -138,9 +138,9 @@ def smallest(found: Sequence[Location]) -> Location | None:
     return next((one for one in reversed(found) if one.agrees(found[0])), None)
 
 
-def _run(proto: Any, folder: str, feeds: Mapping[str, Array]) -> Graph:
+def _run(proto: Any, folder: str, feeds: Mapping[str, Array]) -> ObservedGraph:
     """The file's values as digests."""
-    graph = Graph()
+    graph = ObservedGraph()
     for name, array in feeds.items():
         graph.values[name] = replace(_value(name, -1, array), vouched=True)
     for step in replay(proto, folder, feeds):
@@ -152,7 +152,7 @@ def _run(proto: Any, folder: str, feeds: Mapping[str, Array]) -> Graph:
     return graph
 
 
-def _weight(node: Any, graph: Graph) -> bool:
+def _weight(node: Any, graph: ObservedGraph) -> bool:
     """Whether a node gives a weight, which is nobody's result; also one that other names stand for.
 
     TorchScript's exporter keeps one of several equal weights, and an Identity for each of the others.
@@ -160,21 +160,21 @@ def _weight(node: Any, graph: Graph) -> bool:
     return node.op_type == "Constant" or (node.op_type == "Identity" and node.input[0] not in graph.values)
 
 
-def _value(name: str, producer: int, array: Any) -> Value:
+def _value(name: str, producer: int, array: Any) -> ObservedValue:
     if not isinstance(array, np.ndarray):
-        return Value(name, producer, None)
+        return ObservedValue(name, producer, None)
     few = array.dtype.kind in "iu" and array.size <= FEW
-    return Value(name, producer, digest(array), tuple(map(int, array.reshape(-1))) if few else None)
+    return ObservedValue(name, producer, digest(array), tuple(map(int, array.reshape(-1))) if few else None)
 
 
-def _right(graph: Graph, feeds: Mapping[str, Array], against: Sequence[str]) -> Graph:
+def _right(graph: ObservedGraph, feeds: Mapping[str, Array], against: Sequence[str]) -> ObservedGraph:
     """The first of the right files that was made the same way: most of the names are the same."""
     for path in against:
         other = _run(onnx.load(path, load_external_data=False), str(Path(path).parent), feeds)
         shared = graph.values.keys() & other.values.keys()
         if len(shared) >= SHARED * min(len(graph.values), len(other.values)):
             return other
-    return Graph()
+    return ObservedGraph()
 
 
 def _moved(subject: Subject, tensors: Sequence[torch.Tensor], heard: Listener) -> list[float]:
@@ -192,7 +192,7 @@ def _moved(subject: Subject, tensors: Sequence[torch.Tensor], heard: Listener) -
 
 
 def _wrong_outputs(
-    graph: Graph,
+    graph: ObservedGraph,
     names: Sequence[str],
     expected: Sequence[Digest | None],
     heard: Sequence[Made],
@@ -211,7 +211,9 @@ def _wrong_outputs(
     return wrong
 
 
-def _describe(graph: Graph, node: Node, begins: Sequence[Node], heard: Sequence[Made], sample: Sample) -> Location:
+def _describe(
+    graph: ObservedGraph, node: Node, begins: Sequence[Node], heard: Sequence[Made], sample: Sample
+) -> Location:
     made = counterpart(graph, node, heard)
     value = next((graph.values[name] for name in node.gives if name in graph.values), None)
     got = None if value is None else value.digest
@@ -248,7 +250,7 @@ def _place(made: Made | None, node: Node) -> Where:
     return replace(place, source=source or None, module=module, node=f"{_called(node)} ({node.operator})")
 
 
-def _later(graph: Graph, first: Node) -> int:
+def _later(graph: ObservedGraph, first: Node) -> int:
     """Values that are wrong only because they are computed from the first wrong one."""
     tainted = set(first.gives)
     for node in graph.nodes[first.number + 1 :]:

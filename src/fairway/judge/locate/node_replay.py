@@ -24,7 +24,7 @@ EMBED = 1 << 16
 
 
 @dataclass
-class Step:
+class ReplayedNode:
     """One node, and what it gave: arrays by name, or the runtime's words where it refused."""
 
     node: Any
@@ -32,7 +32,7 @@ class Step:
     refused: str = ""
 
 
-class Weights:
+class FileTensors:
     """A file's tensors, read when asked for and not kept, also where they lie beside the file."""
 
     def __init__(self, proto: Any, folder: str) -> None:
@@ -48,9 +48,9 @@ class Weights:
         return array
 
 
-def replay(proto: Any, folder: str, feeds: Mapping[str, Array]) -> Iterator[Step]:
+def replay(proto: Any, folder: str, feeds: Mapping[str, Array]) -> Iterator[ReplayedNode]:
     """Node after node in the graph's order. Ends at the first one that the runtime refuses."""
-    weights = Weights(proto, folder)
+    weights = FileTensors(proto, folder)
     nodes = list(proto.graph.node)
     needs = [reads(node) for node in nodes]
     last = {name: i for i, names in enumerate(needs) for name in names}
@@ -65,13 +65,13 @@ def replay(proto: Any, folder: str, feeds: Mapping[str, Array]) -> Iterator[Step
                 break
             except Exception as error:
                 if size == 1:
-                    yield Step(part[0], refused=str(error))
+                    yield ReplayedNode(part[0], refused=str(error))
                     return
                 size = 1 if size <= 4 else size // 4
         taken = sum(value.nbytes for value in got.values() if isinstance(value, np.ndarray))
         fitting = max(1, min(SLICE, 2 * len(part), len(part) * HELD // max(taken, 1)))
         for node in part:
-            yield Step(node, {name: got[name] for name in node.output if name})
+            yield ReplayedNode(node, {name: got[name] for name in node.output if name})
         start += len(part)
         live = {name: value for name, value in {**live, **got}.items() if last.get(name, -1) >= start}
         del got
@@ -90,7 +90,7 @@ def reads(node: Any) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _run(proto: Any, part: Sequence[Any], live: Mapping[str, Any], weights: Weights) -> dict[str, Any]:
+def _run(proto: Any, part: Sequence[Any], live: Mapping[str, Any], weights: FileTensors) -> dict[str, Any]:
     """The values that these nodes give."""
     made = [name for node in part for name in node.output if name]
     wanted = dict.fromkeys(name for node in part for name in reads(node) if name not in set(made))

@@ -43,14 +43,14 @@ def run_truth(subject: Subject, tensors: Sequence[torch.Tensor], piecewise: bool
 
     If `piecewise`, each weight is widened when it is used and freed afterwards: slower, but only one at a time.
     """
-    with torch.no_grad(), uncompiled(), _without_onednn(), Truth(piecewise) as truth, BuildWide():
+    with torch.no_grad(), uncompiled(), _without_onednn(), Float64Mode(piecewise) as truth, BuildWide():
         args, kwargs = subject.call([truth.widen(tensor.clone()) for tensor in tensors])
         leaves = output_leaves(subject.model(*args, **kwargs))
         values: list[torch.Tensor] = [leaf.value for leaf in leaves]
     return [truth.numbers(value) for value in values]
 
 
-class Truth(Watch):  # type: ignore[no-untyped-call]  # torch's class is untyped
+class Float64Mode(Watch):  # type: ignore[no-untyped-call]  # torch's class is untyped
     """Inside, every operator computes in float64 and its results present the dtype of an ordinary run.
 
     `piecewise`, a large weight is widened in parts if possible. If not, and it is huge, the pages read from mapped

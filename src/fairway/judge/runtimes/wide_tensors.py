@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only  # as above
 from fairway.judge.yardstick import Array
 
 if TYPE_CHECKING:
-    from fairway.judge.runtimes.truth import Truth
+    from fairway.judge.runtimes.truth import Float64Mode
 
 WIDE_DTYPES = {
     torch.float32: torch.float64,
@@ -36,10 +36,10 @@ class Wide(torch.Tensor):
     """
 
     numbers: torch.Tensor
-    truth: Truth
+    truth: Float64Mode
 
     @staticmethod
-    def __new__(cls: type[Wide], numbers: torch.Tensor, dtype: torch.dtype, truth: Truth) -> Wide:
+    def __new__(cls: type[Wide], numbers: torch.Tensor, dtype: torch.dtype, truth: Float64Mode) -> Wide:
         """Wrap the numbers. The wrapper has their sizes and strides, and no storage."""
         # Public in the documentation of subclasses though named with an underscore; seen to work in torch 2.9-2.13.
         wide: Wide = torch.Tensor._make_wrapper_subclass(

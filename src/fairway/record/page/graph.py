@@ -33,7 +33,7 @@ def read_graph(path: Path) -> tuple[dict[str, Any], Any]:
     every = list(_walk(proto.graph))
     for deepest in (DEEPEST, 8, 4, 2, 1, 0):  # whoever names modules without end sees the upper ones
         every = [(node, (parts[:deepest], kinds[:deepest])) for node, (parts, kinds) in every]
-        tree = _Tree()
+        tree = _ModuleTree()
         for _, scope in every:
             tree.add(*scope).nodes += 1
         if len(tree) <= MODULES:
@@ -108,7 +108,7 @@ class _Module:
         self.nodes = self.parameters = self.bytes = 0
 
 
-class _Tree:
+class _ModuleTree:
     def __init__(self) -> None:
         self._known: dict[tuple[str, ...], _Module] = {(): _Module(0, -1, "", "")}
 
@@ -133,7 +133,7 @@ class _Tree:
         return [[m.parent, name(m.called), name(m.kind), *sums[m.index]] for m in modules]
 
 
-def _weigh(graph: Any, every: list[tuple[Any, Scope]], tree: _Tree) -> None:
+def _weigh(graph: Any, every: list[tuple[Any, Scope]], tree: _ModuleTree) -> None:
     """Each weight counts once, for the first module that reads it."""
     readers: dict[str, Scope] = {}
     for node, scope in every:

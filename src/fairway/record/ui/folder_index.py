@@ -46,19 +46,19 @@ LARGEST_PROGRESS = 2**20
 
 
 @dataclass(frozen=True)
-class _Known:
+class _CachedRecord:
     stamp: tuple[int, int]
     row: dict[str, Any]
     model: Path | None
     sha256: str
 
 
-class Shelf:
+class FolderIndex:
     """A folder and what was read of it; a record is read again only where it has changed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _CachedRecord] = {}
         self._paths: dict[str, Path] = {}
         self._lock = Lock()
         self._last: dict[str, Any] = {}
@@ -102,7 +102,7 @@ class Shelf:
         found.sort(key=lambda one: -one[1].st_mtime_ns)
         return found[:MOST], workshops, max(0, len(found) - MOST)
 
-    def _read(self, path: Path, stat: os.stat_result) -> _Known:
+    def _read(self, path: Path, stat: os.stat_result) -> _CachedRecord:
         place = str(path.relative_to(self.folder))
         key = hashlib.sha256(place.encode(errors="surrogateescape")).hexdigest()[:24]
         stamp = stat.st_mtime_ns, stat.st_size
@@ -113,7 +113,7 @@ class Shelf:
         return known
 
 
-def _summary(key: str, path: Path, place: str, stamp: tuple[int, int]) -> _Known:
+def _summary(key: str, path: Path, place: str, stamp: tuple[int, int]) -> _CachedRecord:
     row: dict[str, Any] = {"key": key, "place": name(place.removesuffix(ENDING) + ".onnx"), "when": stamp[0] / 1e9}
     try:
         record = read_object(path)
@@ -121,7 +121,7 @@ def _summary(key: str, path: Path, place: str, stamp: tuple[int, int]) -> _Known
             raise ValueError("it is no record of this version's")
     except (UserError, ValueError) as error:
         why = error.finding.seen if isinstance(error, UserError) else str(error)
-        return _Known(stamp, {**row, "verdict": "unreadable", "note": text(why)}, None, "")
+        return _CachedRecord(stamp, {**row, "verdict": "unreadable", "note": text(why)}, None, "")
     story = tell(record, "")
     file = fields(record.get("file"))
     model = path.with_name(Path(str(file.get("name", ""))).name or "-")
@@ -139,10 +139,10 @@ def _summary(key: str, path: Path, place: str, stamp: tuple[int, int]) -> _Known
         "findings": facts["findings"],
         "torch": story["versions"].get("torch", ""),
     }
-    return _Known(stamp, row, model if model.suffix == ".onnx" else None, name(file.get("sha256")))
+    return _CachedRecord(stamp, row, model if model.suffix == ".onnx" else None, name(file.get("sha256")))
 
 
-def _state(known: _Known, until: float) -> str:
+def _state(known: _CachedRecord, until: float) -> str:
     """Whether the file is still the one that the record is about."""
     if not known.sha256:
         return "none"  # nothing was delivered

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from fairway.diagnostics.errors import UserError, complain
-from fairway.record.ui.folder_index import Shelf
+from fairway.record.ui.folder_index import FolderIndex
 from fairway.record.ui.list_page import list_page
 
 LOOPBACK = "127.0.0.1"
@@ -46,7 +46,7 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, folder: Path, port: int = 0) -> None:
-        self.shelf = Shelf(folder)
+        self.shelf = FolderIndex(folder)
         self.token = secrets.token_urlsafe(24)
         try:
             super().__init__((LOOPBACK, port), _Handler)

@@ -15,11 +15,11 @@ from typing import Any
 from fairway.diagnostics.errors import UserError, complain
 from fairway.judge.file_subject import file_subject
 from fairway.model.dims import Point, show
-from fairway.model.onnx_file import Header, check_room, check_signature, open_header
+from fairway.model.onnx_file import OnnxHeader, check_room, check_signature, open_header
 from fairway.model.recipe import Overrides, load_subject
 from fairway.model.subject import Subject
 from fairway.record.files import versions
-from fairway.record.reader import Stored, compare_with_record
+from fairway.record.reader import StoredRecord, compare_with_record
 from fairway.tune.bench.arm import Apart, Failed, cores
 from fairway.tune.bench.arm_program import LEVELS
 from fairway.tune.bench.bench_result import ArmRow, AtPoint, Bench, FileNote, speeds_of
@@ -36,7 +36,7 @@ PROFILED = 0.5
 
 
 @dataclass(frozen=True)
-class Wanted:
+class BenchRequest:
     """What to compare, and how long."""
 
     levels: tuple[str, ...] = ("all", "none")
@@ -62,11 +62,11 @@ def bench(
     files: Sequence[Path],
     recipe: str | None = None,
     said: Overrides | None = None,
-    wanted: Wanted | None = None,
+    wanted: BenchRequest | None = None,
     heard: Heard = lambda event: None,
 ) -> Bench:
     """Times the files, and PyTorch with `recipe`, round by round; whatever happens to one arm is its row."""
-    wanted, said = wanted or Wanted(), said or Overrides()
+    wanted, said = wanted or BenchRequest(), said or Overrides()
     check_wanted(wanted)
     headers, notes, stored = _look_at(files)
     heard(("stage", "loading the recipe" if recipe else "reading the records"))
@@ -83,7 +83,7 @@ def bench(
     return Bench(notes, rows, at, profiles, source, wanted.seconds, wanted.seed, machine())
 
 
-def check_wanted(wanted: Wanted) -> None:
+def check_wanted(wanted: BenchRequest) -> None:
     for level in wanted.levels:
         if level not in LEVELS:
             raise complain("FW006", f"level {level!r}; the levels are {', '.join(LEVELS)}")
@@ -97,7 +97,7 @@ def check_timing(seconds: float, threads: Sequence[int]) -> None:
         raise complain("FW006", f"seconds {seconds:g}; an arm is timed for more than 0 and at most 3600")
 
 
-def _look_at(files: Sequence[Path]) -> tuple[list[Header], tuple[FileNote, ...], list[Stored | None]]:
+def _look_at(files: Sequence[Path]) -> tuple[list[OnnxHeader], tuple[FileNote, ...], list[StoredRecord | None]]:
     headers, notes, records = [], [], []
     for path in files:
         header = open_header(path)
@@ -117,14 +117,21 @@ def _look_at(files: Sequence[Path]) -> tuple[list[Header], tuple[FileNote, ...],
     return headers, tuple(notes), records
 
 
-def _subject(header: Header, stored: Stored | None, recipe: str | None, said: Overrides) -> tuple[Subject, str]:
+def _subject(
+    header: OnnxHeader, stored: StoredRecord | None, recipe: str | None, said: Overrides
+) -> tuple[Subject, str]:
     if recipe is not None:
         return load_subject(recipe, said), "the recipe"
     return file_subject(header, stored, said), "the file alone" if stored is None else "the record"
 
 
 def _jobs(
-    headers: Sequence[Header], subject: Subject, recipe: str | None, said: Overrides, wanted: Wanted, folder: Path
+    headers: Sequence[OnnxHeader],
+    subject: Subject,
+    recipe: str | None,
+    said: Overrides,
+    wanted: BenchRequest,
+    folder: Path,
 ) -> Iterator[tuple[ArmRow, dict[str, Any]]]:
     """Every arm with what its process is told. PyTorch comes first, so that it is what ratios are to."""
     every = wanted.threads or (cores(),)
@@ -159,7 +166,7 @@ def _threads(count: int) -> str:
     return f"{count} thread{'s' if count > 1 else ''}"
 
 
-def _signature(header: Header, subject: Subject) -> str | None:
+def _signature(header: OnnxHeader, subject: Subject) -> str | None:
     try:
         check_signature(header, subject)
     except UserError as error:
@@ -179,7 +186,7 @@ def _short_names(paths: Sequence[Path]) -> list[str]:
 
 @contextmanager
 def _started(
-    jobs: Sequence[tuple[ArmRow, dict[str, Any]]], points: Sequence[Point], wanted: Wanted, heard: Heard
+    jobs: Sequence[tuple[ArmRow, dict[str, Any]]], points: Sequence[Point], wanted: BenchRequest, heard: Heard
 ) -> Iterator[list[_Runner]]:
     """The arms' processes, each opened and run once at the first point while no other is at work."""
     janitor = Janitor()
@@ -230,7 +237,9 @@ def _fail(runner: _Runner, number: int, points: Sequence[Point], why: str) -> No
     runner.row = replace(runner.row, failure=runner.row.failure or seen)
 
 
-def _at(runners: Sequence[_Runner], number: int, points: Sequence[Point], wanted: Wanted, heard: Heard) -> AtPoint:
+def _at(
+    runners: Sequence[_Runner], number: int, points: Sequence[Point], wanted: BenchRequest, heard: Heard
+) -> AtPoint:
     """All arms at one point. Where one fails on the way, the others are timed again without it."""
     for runner in runners:
         if number and number not in runner.failed:
@@ -256,7 +265,7 @@ def _profiles(
     jobs: Sequence[tuple[ArmRow, dict[str, Any]]],
     at: Sequence[AtPoint],
     points: Sequence[Point],
-    wanted: Wanted,
+    wanted: BenchRequest,
     folder: Path,
     heard: Heard,
 ) -> tuple[Profile, ...]:

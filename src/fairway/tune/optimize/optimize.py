@@ -17,17 +17,17 @@ from fairway.diagnostics import Finding
 from fairway.diagnostics.errors import UserError, complain
 from fairway.judge.file_subject import file_subject
 from fairway.model import weight_storage as store
-from fairway.model.onnx_file import Header, check_room, check_signature, open_header
+from fairway.model.onnx_file import OnnxHeader, check_room, check_signature, open_header
 from fairway.model.recipe import Overrides
 from fairway.model.subject import Subject
 from fairway.record.delivery import check_target, deliver, workshop
 from fairway.record.files import hash_file, hash_model
-from fairway.record.reader import Stored, compare_with_record
+from fairway.record.reader import StoredRecord, compare_with_record
 from fairway.tune.bench.arm import Failed, cores
 from fairway.tune.bench.paired_timing import ArmFailed
 from fairway.tune.bench.points import choose_points, write_points
 from fairway.tune.optimize.faster import Race, Speeds
-from fairway.tune.optimize.optimize_result import Optimised, Size, Tried
+from fairway.tune.optimize.optimize_result import FileSize, Optimised, PassTrial
 from fairway.tune.optimize.passes import PASSES, Pass
 from fairway.workers.attempt import Workers
 
@@ -35,7 +35,7 @@ Heard = Callable[[Any], None]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class OptimizeGoal:
     """What counts as help, and how long to look for it."""
 
     smaller: bool = False
@@ -53,8 +53,8 @@ class _Candidate:
     """A file on its way, with what was shown of it."""
 
     path: Path
-    size: Size
-    stored: store.Stored | None = None
+    size: FileSize
+    stored: store.WeightStorage | None = None
     judged: Climb | None = None
 
 
@@ -64,7 +64,7 @@ def optimize_file(
     subject: Subject | None,
     said: Overrides,
     settings: Settings,
-    wanted: Wanted,
+    wanted: OptimizeGoal,
     heard: Heard = lambda event: None,
 ) -> Optimised:
     """Tries every pass on `path`; writes `target` where some helped. `subject` is the recipe's, if there is one.
@@ -117,13 +117,13 @@ class _Work:
     workers: Workers
     subject: Subject
     settings: Settings
-    wanted: Wanted
-    header: Header
+    wanted: OptimizeGoal
+    header: OnnxHeader
     folder: Path
     race: Race
     heard: Heard
 
-    def stack(self) -> tuple[_Candidate | None, tuple[Tried, ...]]:
+    def stack(self) -> tuple[_Candidate | None, tuple[PassTrial, ...]]:
         """What was kept, and the story of each pass."""
         start = _Candidate(self.header.path, _size(self.header.path, self.header))
         best = start
@@ -137,21 +137,21 @@ class _Work:
                 self.heard(("best", f"with {', '.join(one.name for one in tried if one.kept)}"))
         return None if best is start else best, tuple(tried)
 
-    def _try(self, one: Pass, number: int, base: _Candidate) -> tuple[_Candidate | None, Tried]:
+    def _try(self, one: Pass, number: int, base: _Candidate) -> tuple[_Candidate | None, PassTrial]:
         if one.missing is not None:
-            return None, Tried(one.name, False, f"{one.missing} is not installed: pip install 'fairway[optimize]'")
+            return None, PassTrial(one.name, False, f"{one.missing} is not installed: pip install 'fairway[optimize]'")
         made, problem = self._made(one, number, base)
         if made is None:
-            return None, Tried(one.name, False, problem)
+            return None, PassTrial(one.name, False, problem)
         try:
             speeds = self.race.run(base.path, made.path, self.wanted.seed + number)
         except (Failed, ArmFailed) as error:
             why = str(error.__cause__ or error)
-            return None, Tried(one.name, False, f"the file it makes does not run: {why}", size=made.size)
+            return None, PassTrial(one.name, False, f"the file it makes does not run: {why}", size=made.size)
         smaller = self.wanted.smaller and made.size.bytes < base.size.bytes
         if not speeds.help(smaller):
             reason = "slower" if speeds.slower else "not faster" + (", nor smaller" if self.wanted.smaller else "")
-            return None, Tried(one.name, False, reason, speeds, made.size)
+            return None, PassTrial(one.name, False, reason, speeds, made.size)
         self.heard(("stage", f"judging what {one.name} made"))
         judged = judge_file(
             self.workers,
@@ -166,9 +166,9 @@ class _Work:
         if judged.verdict != "verified":
             errors = [f for f in judged.findings if f.severity == "error"] or list(judged.findings)
             said = f"{errors[0].code}, {errors[0].seen}" if errors else judged.verdict
-            return None, Tried(one.name, False, f"{judged.verdict}: {said}", speeds, made.size)
+            return None, PassTrial(one.name, False, f"{judged.verdict}: {said}", speeds, made.size)
         reason = "faster" if speeds.faster else f"smaller, and {'hardly' if speeds.slower else 'not'} slower"
-        return replace(made, judged=judged), Tried(one.name, True, reason, speeds, made.size)
+        return replace(made, judged=judged), PassTrial(one.name, True, reason, speeds, made.size)
 
     def _made(self, one: Pass, number: int, base: _Candidate) -> tuple[_Candidate | None, str]:
         """The pass carried out in a process of its own, its file saved as ours are; or why there is none."""
@@ -177,7 +177,7 @@ class _Work:
         path = self.folder / f"{number}-{one.name}.onnx"
         mode: store.Mode | None = "copy" if self.header.external else None
 
-        def work(tell: Heard) -> store.Stored:
+        def work(tell: Heard) -> store.WeightStorage:
             import onnx_ir as ir
 
             store.save_candidate(ir.load(base.path), source, mode)
@@ -209,21 +209,21 @@ class _Work:
         return speeds if speeds.help(smaller) else None
 
 
-def _ends(header: Header) -> list[tuple[str, str]]:
+def _ends(header: OnnxHeader) -> list[tuple[str, str]]:
     return [(value.name, value.dtype) for value in (*header.inputs, *header.outputs)]
 
 
-def _size(path: Path, header: Header) -> Size:
+def _size(path: Path, header: OnnxHeader) -> FileSize:
     beside = sum((path.parent / name).stat().st_size for name in header.external)
-    return Size(path.stat().st_size + beside, header.nodes)
+    return FileSize(path.stat().st_size + beside, header.nodes)
 
 
 def _check_input(
     workers: Workers,
     subject: Subject,
     settings: Settings,
-    header: Header,
-    known: Stored | None,
+    header: OnnxHeader,
+    known: StoredRecord | None,
     folder: Path,
     heard: Heard,
 ) -> None:
@@ -239,12 +239,17 @@ def _check_input(
         raise complain("FW416", f"{header.path.name} is {judged.verdict}{seen}")
 
 
-def _unconfirmed(one: Tried) -> Tried:
+def _unconfirmed(one: PassTrial) -> PassTrial:
     return replace(one, kept=False, reason=f"{one.reason}, but not again beside the input") if one.kept else one
 
 
 def _record(
-    subject: Subject, settings: Settings, best: _Candidate, known: Stored | None, found: Optimised, by_recipe: bool
+    subject: Subject,
+    settings: Settings,
+    best: _Candidate,
+    known: StoredRecord | None,
+    found: Optimised,
+    by_recipe: bool,
 ) -> dict[str, Any]:
     """The evidence on the new file; how the old one was made; what was kept and why."""
     assert best.judged is not None

@@ -11,7 +11,7 @@ from fairway.tune.optimize.faster import Speeds
 
 
 @dataclass(frozen=True)
-class Size:
+class FileSize:
     """A file's bytes, with the weights beside it, and its nodes."""
 
     bytes: int
@@ -19,7 +19,7 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Tried:
+class PassTrial:
     """One pass on top of those kept before it."""
 
     name: str
@@ -27,7 +27,7 @@ class Tried:
     reason: str
     speeds: Speeds | None = None
     """Beside the file it was applied to; None where it did not come to timing."""
-    size: Size | None = None
+    size: FileSize | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -45,9 +45,9 @@ class Optimised:
 
     source: Path
     judged_against: str
-    tried: tuple[Tried, ...]
-    before: Size
-    after: Size | None = None
+    tried: tuple[PassTrial, ...]
+    before: FileSize
+    after: FileSize | None = None
     together: Speeds | None = None
     """The result beside the input, timed anew after everything was kept."""
     result: Result | None = None

@@ -90,7 +90,7 @@ class Judged:
         }
 
 
-class Judge:
+class AccuracyJudge:
     """Holds the float file's answers, and compares variants with them."""
 
     def __init__(

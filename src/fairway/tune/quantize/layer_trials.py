@@ -17,7 +17,7 @@ from fairway.tune.quantize.prepare import Unit
 from fairway.tune.quantize.schemes import Making
 from fairway.tune.quantize.search import Scene, as_function
 from fairway.tune.quantize.slices import Sliced
-from fairway.tune.quantize.trial_log import ALONE, KEPT, OWN, Trial
+from fairway.tune.quantize.trial_log import ALONE, KEPT, OWN, LayerTrial
 
 if TYPE_CHECKING:
     from fairway.tune.quantize.sample_split import Sample
@@ -29,7 +29,7 @@ CHUNK = 8
 
 
 @dataclass(frozen=True)
-class Group:
+class UnitGroup:
     """Units that are toggled together."""
 
     name: str
@@ -40,23 +40,23 @@ class Group:
         return tuple(name for unit in self.units for name in unit.nodes)
 
 
-def make_groups(units: Sequence[Unit], depth: int | None) -> tuple[Group, ...]:
+def make_groups(units: Sequence[Unit], depth: int | None) -> tuple[UnitGroup, ...]:
     """Each unit by itself, or those whose modules have the first `depth` names of their paths in common."""
     found: dict[str, list[Unit]] = {}
     for unit in units:
         name = unit.name if depth is None or not unit.module else ".".join(unit.module.split(".")[:depth])
         found.setdefault(name, []).append(unit)
-    return tuple(Group(name, tuple(some)) for name, some in found.items())
+    return tuple(UnitGroup(name, tuple(some)) for name, some in found.items())
 
 
 @dataclass(frozen=True)
-class Task:
+class TrialTask:
     """Some groups on one sample; all that another process needs."""
 
     making: Making
     number: int
     sample: Sample
-    groups: tuple[Group, ...]
+    groups: tuple[UnitGroup, ...]
     kinds: tuple[str, ...]
     threads: int = 1
 
@@ -65,7 +65,7 @@ class Task:
 class Sensed:
     """What is known of one group."""
 
-    group: Group
+    group: UnitGroup
     alone: float
     """The drop with it alone quantised."""
     alone_error: float | None
@@ -87,7 +87,7 @@ def slices_of(making: Making, threads: int) -> Sliced:
     return _built[key]
 
 
-def run_task(task: Task) -> list[Trial]:
+def run_task(task: TrialTask) -> list[LayerTrial]:
     return list(try_groups(slices_of(task.making, task.threads), task.number, task.sample, task.groups, task.kinds))
 
 
@@ -95,10 +95,10 @@ def try_groups(
     sliced: Sliced,
     number: int,
     sample: Sample,
-    groups: Sequence[Group],
+    groups: Sequence[UnitGroup],
     kinds: Sequence[str],
     done: Collection[tuple[str, str, int]] = (),
-) -> Iterator[Trial]:
+) -> Iterator[LayerTrial]:
     """The trials of each group on one sample, each as soon as it is finished."""
     places = {one.unit.name: place for place, one in enumerate(sliced.slices) if one.unit is not None}
     right = None
@@ -111,10 +111,12 @@ def try_groups(
             right = sliced.answers((cuts if kind == ALONE else sliced.cuts(sample, quantised=False))[-1])
         for group in left:
             outputs = sliced.toggled(cuts, {places[unit.name] for unit in group.units}, quantised=kind == KEPT)
-            yield Trial(kind, group.name, number, compare(sliced.outputs, right, outputs))
+            yield LayerTrial(kind, group.name, number, compare(sliced.outputs, right, outputs))
 
 
-def try_by_own_metric(scene: Scene, groups: Sequence[Group], done: Collection[tuple[str, str, int]]) -> Iterator[Trial]:
+def try_by_own_metric(
+    scene: Scene, groups: Sequence[UnitGroup], done: Collection[tuple[str, str, int]]
+) -> Iterator[LayerTrial]:
     """The recipe's metric runs the model as often as it likes, on samples of its own."""
     assert scene.own is not None
     everything = [unit.name for unit in scene.sliced.units]
@@ -122,15 +124,18 @@ def try_by_own_metric(scene: Scene, groups: Sequence[Group], done: Collection[tu
         own = {unit.name for unit in group.units}
         for kind, keep in ((ALONE, [n for n in everything if n not in own]), (KEPT, sorted(own))):
             if (kind, group.name, OWN) not in done:
-                yield Trial(kind, group.name, OWN, None, scene.own.drop(as_function(scene.sliced, keep)))
+                yield LayerTrial(kind, group.name, OWN, None, scene.own.drop(as_function(scene.sliced, keep)))
 
 
-Step = tuple[int, tuple[Group, ...], tuple[str, ...]]
+Step = tuple[int, tuple[UnitGroup, ...], tuple[str, ...]]
 """A sample's number, the groups to try on it, and the kinds of trial."""
 
 
 def plan(
-    samples: int, groups: Sequence[Group], done: Callable[[], Mapping[tuple[str, str, int], Trial]], metric: str
+    samples: int,
+    groups: Sequence[UnitGroup],
+    done: Callable[[], Mapping[tuple[str, str, int], LayerTrial]],
+    metric: str,
 ) -> Iterator[Step]:
     """What to try next, by what is known by then.
 
@@ -138,7 +143,7 @@ def plan(
     most; then the rest.
     """
 
-    def left(number: int, some: Sequence[Group], kinds: Sequence[str]) -> Iterator[Step]:
+    def left(number: int, some: Sequence[UnitGroup], kinds: Sequence[str]) -> Iterator[Step]:
         have = done()
         new = tuple(g for g in some if any((kind, g.name, number) not in have for kind in kinds))
         if new:
@@ -156,10 +161,10 @@ def plan(
 
 
 def sum_up(
-    groups: Sequence[Group], trials: Mapping[tuple[str, str, int], Trial], metric: str, errors: bool = True
+    groups: Sequence[UnitGroup], trials: Mapping[tuple[str, str, int], LayerTrial], metric: str, errors: bool = True
 ) -> list[Sensed]:
     """Groups with what their trials say, the one that loses most first; groups without a trial are left out."""
-    by_group: dict[tuple[str, str], list[Trial]] = {}
+    by_group: dict[tuple[str, str], list[LayerTrial]] = {}
     for trial in trials.values():
         by_group.setdefault((trial.kind, trial.group), []).append(trial)
     found = []
@@ -172,7 +177,7 @@ def sum_up(
     return sorted(found, key=lambda one: -one.alone if not math.isnan(one.alone) else math.inf)
 
 
-def _drop(trials: Sequence[Trial], metric: str, errors: bool) -> tuple[float, float | None]:
+def _drop(trials: Sequence[LayerTrial], metric: str, errors: bool) -> tuple[float, float | None]:
     """The drop over all samples, and its standard error by leaving out one at a time."""
     own = [trial.drop for trial in trials if trial.drop is not None]
     if own:

@@ -15,11 +15,11 @@ from fairway.diagnostics.errors import UserError, complain
 from fairway.model.cpu import choose_arithmetic, this_cpu
 from fairway.model.onnx_file import check_room, check_signature, open_header
 from fairway.model.subject import Subject
-from fairway.model.weight_storage import Stored
+from fairway.model.weight_storage import WeightStorage
 from fairway.record.delivery import check_target, deliver, workshop
 from fairway.record.files import FORMAT, hash_file, hash_model, versions
 from fairway.record.reader import compare_with_record
-from fairway.tune.quantize.accuracy import Judge, Judged
+from fairway.tune.quantize.accuracy import AccuracyJudge, Judged
 from fairway.tune.quantize.calibration import METHODS, Ranges, calibrate
 from fairway.tune.quantize.error_metrics import METRICS
 from fairway.tune.quantize.prepare import Prepared, prepare
@@ -112,7 +112,7 @@ def quantize_file(
             record = _record(source, known, wishes, metric, found, findings)
             if found.best is None:
                 return Quantised("not shipped", None, None, found.tried, findings, record)
-            record = deliver(folder, found.best.variant.path, target, record, Stored(), overwrite)
+            record = deliver(folder, found.best.variant.path, target, record, WeightStorage(), overwrite)
             return Quantised("quantised", target, found.best, found.tried, findings, record)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
@@ -152,7 +152,7 @@ class _Road:
             heard(("stage", f"calibrating with {samples.source}"))
             ranges = calibrate(prepared, samples.calibrating(), wishes.method, self.folder)
         making = Making(prepared, choose_arithmetic(this_cpu()), ranges, wishes.per_channel, self.folder)
-        judge = Judge(
+        judge = AccuracyJudge(
             self.source,
             samples.held_back,
             samples.typical,
@@ -170,7 +170,7 @@ class _Road:
         return _Found(best, tuple(tried), tuple(findings), prepared, samples, making)
 
     def _try_all(
-        self, schemes: Sequence[str], making: Making, samples: Samples, judge: Judge
+        self, schemes: Sequence[str], making: Making, samples: Samples, judge: AccuracyJudge
     ) -> tuple[list[Judged], list[Finding]]:
         tried: list[Judged] = []
         findings: list[Finding] = []
@@ -195,7 +195,7 @@ class _Road:
             distinct.setdefault(one.sha256, one)
         return [*distinct.values()], findings
 
-    def _mix(self, making: Making, samples: Samples, judge: Judge, kept: Sequence[str]) -> list[Judged]:
+    def _mix(self, making: Making, samples: Samples, judge: AccuracyJudge, kept: Sequence[str]) -> list[Judged]:
         """The mix that keeps the fewest units in float; if it does worse on the data held back, some more are kept."""
         self.heard(("stage", "looking for the units to keep in float"))
         scene = Scene(Sliced(making), list(islice(samples.calibrating(), TRIED)), self.metric, judge.own)

@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 
 from fairway.diagnostics.errors import complain
-from fairway.model.cpu import Arithmetic
+from fairway.model.cpu import Int8Types
 from fairway.tune.quantize.calibration import Ranges
 from fairway.tune.quantize.prepare import FLOAT_OUTPUT, FOLLOWING, HEAVY, QUANTISED, RECURRENT, Prepared, Unit
 
@@ -48,7 +48,7 @@ class Making:
     """All that a scheme may need."""
 
     prepared: Prepared
-    arithmetic: Arithmetic
+    arithmetic: Int8Types
     ranges: Ranges | None
     per_channel: bool
     folder: Path

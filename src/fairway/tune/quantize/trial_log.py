@@ -21,7 +21,7 @@ OWN = -1
 
 
 @dataclass(frozen=True)
-class Trial:
+class LayerTrial:
     """One group toggled, on one sample."""
 
     kind: str
@@ -54,7 +54,7 @@ class TrialFile:
     """Opened once; what it held before is in `found`."""
 
     def __init__(self, path: Path, about: dict[str, Any], overwrite: bool) -> None:
-        self.found: dict[tuple[str, str, int], Trial] = {}
+        self.found: dict[tuple[str, str, int], LayerTrial] = {}
         whole = 0
         if path.exists() and not overwrite:
             whole = self._read(path, about)
@@ -92,10 +92,10 @@ class TrialFile:
     def _take(self, row: dict[str, Any]) -> None:
         sums = row["sums"]
         score = None if sums is None else Score({n: tuple(float(x) for x in v) for n, v in sums.items()})
-        trial = Trial(row["kind"], row["group"], int(row["sample"]), score, row["drop"])
+        trial = LayerTrial(row["kind"], row["group"], int(row["sample"]), score, row["drop"])
         self.found[trial.key] = trial
 
-    def add(self, trial: Trial) -> None:
+    def add(self, trial: LayerTrial) -> None:
         self._line(trial.as_dict())
         self.found[trial.key] = trial
 
@@ -106,5 +106,5 @@ class TrialFile:
     def close(self) -> None:
         self._file.close()
 
-    def __iter__(self) -> Iterator[Trial]:
+    def __iter__(self) -> Iterator[LayerTrial]:
         return iter(self.found.values())

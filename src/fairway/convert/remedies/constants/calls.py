@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import _disable_current_modes  # seen to work in torch 2.9–2.13; no public counterpart
 
-from fairway.convert.remedies.constants.real_values import Followed, Group, Origin, Value
+from fairway.convert.remedies.constants.real_values import Followed, Origin, RealValue, SharedMemory
 from fairway.convert.remedies.constants.repeat_call import NotFollowed, is_written, repeat
 
 LARGEST_ELEMENTS = 2**20
@@ -52,7 +52,7 @@ _PLAIN = (
 _UNKNOWN: Any = object()
 
 
-class Call:
+class RealCall:
     """One call: repeated on real tensors if all of its arguments are followed."""
 
     def __init__(self, followed: Followed, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -62,7 +62,7 @@ class Call:
         self.answer: Any = None
         self._real: Any = None
         self._is_repeated = False
-        self._values: list[Value] = []
+        self._values: list[RealValue] = []
         given = [leaf for leaf in _leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         # Every one is looked at, so that a write into a tensor met here for the first time is noticed.
         known = [t for t in given if followed.value_of(t) is not None]
@@ -119,7 +119,7 @@ class Call:
         if isinstance(real, torch.Tensor):
             with _disable_current_modes():
                 constant = real.clone()
-            self._followed.add(constant, real, Group(origins=self._origins()))
+            self._followed.add(constant, real, SharedMemory(origins=self._origins()))
             return constant
         if isinstance(real, list | tuple):
             return type(real)(self._handed_out(one) for one in real)
@@ -183,7 +183,7 @@ class Call:
             if group is not None:
                 group.known = False
 
-    def _pair(self, result: Any, real: Any, created: dict[int, Group]) -> None:
+    def _pair(self, result: Any, real: Any, created: dict[int, SharedMemory]) -> None:
         if isinstance(result, torch.Tensor) and isinstance(real, torch.Tensor):
             same = (result.shape, result.dtype) == (real.shape, real.dtype)
             if same and real.layout == torch.strided and result.stride() == real.stride():
@@ -192,12 +192,12 @@ class Call:
             for one, other in zip(result, real, strict=True):
                 self._pair(one, other, created)
 
-    def _group_for(self, real: torch.Tensor, created: dict[int, Group]) -> Group:
+    def _group_for(self, real: torch.Tensor, created: dict[int, SharedMemory]) -> SharedMemory:
         address = real.untyped_storage()._cdata
         for value in self._values:
             if value.real.untyped_storage()._cdata == address:
                 return value.group
-        return created.setdefault(address, Group(origins=self._origins()))
+        return created.setdefault(address, SharedMemory(origins=self._origins()))
 
 
 def _is_small(result: Any) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from fairway.convert.remedies.constants.calls import Call
+from fairway.convert.remedies.constants.calls import RealCall
 from fairway.convert.remedies.constants.real_values import Asked, Followed
 from fairway.convert.remedies.constants.repeat_call import property_name
 
@@ -78,7 +78,7 @@ class Constants(torch.overrides.TorchFunctionMode):
         # Strict capture and torch.cond run Dynamo, which would read this as part of the model.
         if torch.compiler.is_dynamo_compiling() or not self._depth or _is_passed_on(func):
             return func(*args, **kwargs)
-        call = Call(self._followed, func, args, kwargs)
+        call = RealCall(self._followed, func, args, kwargs)
         if call.is_answered:
             return call.answer
         result = func(*call.args, **call.kwargs)

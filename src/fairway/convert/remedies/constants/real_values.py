@@ -23,7 +23,7 @@ Asked = Callable[[frozenset[Origin] | None], None]
 
 
 @dataclass(eq=False)
-class Group:
+class SharedMemory:
     """Tensors that share memory: a write into one is a write into all."""
 
     known: bool = True
@@ -31,7 +31,7 @@ class Group:
     """The tensors of the model that its values come from."""
     roots: int = 1
     """Tensors of the model in it, each with a copy of its own."""
-    values: weakref.WeakSet[Value] = field(default_factory=weakref.WeakSet)
+    values: weakref.WeakSet[RealValue] = field(default_factory=weakref.WeakSet)
 
     def is_current(self) -> bool:
         return self.known and all(value.is_current() for value in self.values)
@@ -43,10 +43,10 @@ class Group:
             value.version = value.version_now()
 
 
-class Value:
+class RealValue:
     """The real counterpart of one tensor."""
 
-    def __init__(self, tensor: torch.Tensor, real: torch.Tensor, group: Group, is_copied: bool) -> None:
+    def __init__(self, tensor: torch.Tensor, real: torch.Tensor, group: SharedMemory, is_copied: bool) -> None:
         """A tensor of the model's own is copied once it is needed: what is done to it here is not done to the model."""
         self._tensor = weakref.ref(tensor)
         self._real = real
@@ -85,7 +85,7 @@ class Followed:
         """Take the model's tensors as they are now: a capture replaces them by ones without values."""
         self._values.clear()
         self._symbolic = any(isinstance(mode, FakeTensorMode) for mode in _get_current_dispatch_mode_stack())
-        groups: dict[int, Group] = {}
+        groups: dict[int, SharedMemory] = {}
         known: set[int] = set()
         for module, name, tensor in _held(self._model):
             original = self._originals.get((id(module), name))
@@ -93,28 +93,28 @@ class Followed:
                 continue
             known.add(id(tensor))
             address = original.untyped_storage()._cdata
-            group = groups.setdefault(address, Group(roots=0))
+            group = groups.setdefault(address, SharedMemory(roots=0))
             group.roots += 1
             group.origins |= {(id(module), name)}
-            self._values[tensor] = Value(tensor, original, group, is_copied=False)
+            self._values[tensor] = RealValue(tensor, original, group, is_copied=False)
 
-    def value_of(self, tensor: torch.Tensor) -> Value | None:
+    def value_of(self, tensor: torch.Tensor) -> RealValue | None:
         """Return the real counterpart of a tensor; None if an input may have reached it."""
-        value: Value | None = self._values.get(tensor)
+        value: RealValue | None = self._values.get(tensor)
         # What comes from an input is a fake tensor; torch.export leaves tensors that no module holds as they are.
         if value is None and self._symbolic and not isinstance(tensor, FakeTensor) and _is_plain(tensor):
-            value = self.add(tensor, tensor, Group(origins=frozenset({NOT_HELD})), is_copied=False)
+            value = self.add(tensor, tensor, SharedMemory(origins=frozenset({NOT_HELD})), is_copied=False)
         return value if value is not None and value.group.is_current() else None
 
-    def group_of(self, tensor: torch.Tensor) -> Group | None:
+    def group_of(self, tensor: torch.Tensor) -> SharedMemory | None:
         value = self._values.get(tensor)
         return None if value is None else value.group
 
-    def add(self, tensor: torch.Tensor, real: torch.Tensor, group: Group, is_copied: bool = True) -> Value:
-        value = self._values[tensor] = Value(tensor, real, group, is_copied)
+    def add(self, tensor: torch.Tensor, real: torch.Tensor, group: SharedMemory, is_copied: bool = True) -> RealValue:
+        value = self._values[tensor] = RealValue(tensor, real, group, is_copied)
         return value
 
-    def note_answer(self, values: Sequence[Value]) -> None:
+    def note_answer(self, values: Sequence[RealValue]) -> None:
         self.asked(frozenset().union(*(value.group.origins for value in values)))
 
 

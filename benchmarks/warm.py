@@ -14,10 +14,10 @@ def warm_up() -> None:
     """Imports, and one small export of each kind."""
     from torch.onnx._internal.exporter import _registration  # private; seen in torch 2.13
 
-    from fairway.convert.export import warm_up
+    from fairway.convert.export import preload_modules
 
     torch.set_num_threads(1)
-    warm_up()
+    preload_modules()
     registry = _registration.ONNXRegistry
     # onnxscript's tables are the same each time, and building them is half of a small export.
     registry.from_torchlib = classmethod(functools.cache(registry.from_torchlib.__func__))

@@ -16,7 +16,7 @@ from typing import Any
 
 from playwright.sync_api import sync_playwright
 
-from fairway.record.ui.ui_server import Server
+from fairway.record.ui.ui_server import PageServer
 
 DOCS = Path(__file__).parent
 PAGE = DOCS / "howto/a-page-to-send.md"
@@ -52,7 +52,7 @@ def main() -> None:
 
 def watch(folder: Path, browser: Any, recipe: str) -> None:
     """The list, while one more export is at work."""
-    with Server(folder) as server:
+    with PageServer(folder) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         page = browser.new_context(viewport={"width": WIDE, "height": 560}, color_scheme="light").new_page()
         page.goto(server.address)

@@ -10,7 +10,8 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper
 
-from fairway.record.files import hash_file, record_path
+from fairway.record.files import get_record_path, hash_file
+from fairway.record.schema_parts import MAX_NAME_CHARACTERS
 
 Opened = Callable[..., Any]
 """What the fixture of that name gives: a report shown in a browser."""
@@ -56,7 +57,7 @@ def _product(dims: list[int]) -> int:
 
 
 def small_model(path: Path) -> Path:
-    """Two modules and a node of nobody's: x → first.MatMul → first.Tanh → second.MatMul → Add → y."""
+    """Two modules and a node without a module: x → first.MatMul → first.Tanh → second.MatMul → Add → y."""
     nodes = [
         node("MatMul", ["x", "first.weight"], ["a"], "node_a", "first"),
         node("Tanh", ["a"], ["b"], "node_b", "first.activation"),
@@ -70,7 +71,7 @@ def sampled(point: dict[str, int], right: bool = True, ratio: float | None = 0.1
     return {
         "point": point,
         "seed": 1,
-        "flavour": "normal",
+        "flavor": "normal",
         "right": right,
         "ratio": ratio,
         "note": "",
@@ -89,7 +90,7 @@ def make_record(**changed: Any) -> dict[str, Any]:
     ]
     points.append(sampled({"batch": 1, "time": 3}, False, None, note="not legal in PyTorch: too short"))
     return {
-        "format": 1,
+        "format": 2,
         "subject": {
             "name": "smoother",
             "class": "smooth.Smoother",
@@ -189,7 +190,7 @@ def put(folder: Path, name: str, record: dict[str, Any], model: Path | None = No
     """A model with this record beside it; the model's path."""
     path = model or small_model(folder / name)
     record = {**record, "file": {"name": path.name, "sha256": hash_file(path)}}
-    record_path(path).write_text(json.dumps(record))
+    get_record_path(path).write_text(json.dumps(record))
     return path
 
 
@@ -234,9 +235,11 @@ def hostile(folder: Path) -> Path:
     model = write_model(folder / "hostile.onnx", made, {f"{name}{n}": [4] for n, name in enumerate(HOSTILE)}, before)
     record = make_record()
     record["subject"] |= {"name": HOSTILE[0], "class": HOSTILE[1], "inputs": list(HOSTILE)}
-    dims = {name: {"low": 1, "high": 9, "multiple": 1, "declared": True} for name in HOSTILE}
+    # The reader refuses names that are long or cannot be printed where a record needs short ones.
+    names = [name for name in HOSTILE if name.isprintable() and len(name) <= MAX_NAME_CHARACTERS]
+    dims = {name: {"low": 1, "high": 9, "multiple": 1, "declared": True} for name in names}
     record["subject"]["domain"] = dims
-    record["evidence"]["tested"] = [sampled(dict.fromkeys(dims, 2), note=name, flavour=name) for name in HOSTILE]
+    record["evidence"]["tested"] = [sampled(dict.fromkeys(dims, 2), note=name, flavor=name) for name in HOSTILE]
     record["evidence"]["outputs"] = [{"name": name, "dtype": name, "ratio": 0.5} for name in HOSTILE]
     record["findings"] = [
         {
@@ -262,9 +265,10 @@ def hostile(folder: Path) -> Path:
         }
         for name in HOSTILE
     ]
-    record["remedies"] = [dict.fromkeys(("name", "note", "cures", "title", "safety"), name) for name in HOSTILE]
+    texts = ("note", "cures", "title", "safety")
+    record["remedies"] = [{"name": names[0], **dict.fromkeys(texts, name)} for name in HOSTILE]
     record["rewritten"] = [dict.fromkeys(("functions", "before", "after"), name) for name in HOSTILE]
-    record["versions"] = {name[:100]: name for name in HOSTILE}
+    record["versions"] = {name: name for name in names}
     record["verdict"], record["route"] = "wrong", HOSTILE[0]
     return put(folder, "", record, model)
 
@@ -335,4 +339,4 @@ def ranking(groups: int = 40) -> dict[str, Any]:
         }
         for n in range(groups)
     ]
-    return {"metric": "sqnr", "finished": True, "all_quantised": 0.2, "trials": 640, "seconds": 3.0, "ranking": rows}
+    return {"metric": "sqnr", "finished": True, "all_quantized": 0.2, "trials": 640, "seconds": 3.0, "ranking": rows}

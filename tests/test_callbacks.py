@@ -44,7 +44,7 @@ def spoil(model: torch.nn.Module, by: float) -> None:
 
 
 @pytest.mark.parametrize(("mode", "values"), [("min", [3.0, 1.0, float("nan"), 2.0]), ("max", [1.0, 3.0, 2.0])])
-def test_the_best_weights_are_exported_and_published_and_the_model_keeps_its_last(
+def test_the_best_weights_are_published_and_the_model_keeps_its_last(
     tmp_path: Path, mode: Any, values: list[float]
 ) -> None:
     model, x = net(), torch.randn(3, 4)
@@ -83,7 +83,7 @@ def test_what_is_not_verified_is_not_published_and_said(tmp_path: Path) -> None:
     model = Narrow()
     best = ExportOnBest(tmp_path / "m.onnx", INPUTS, publish_to=[str(tmp_path / "shop")], **HOW)
     best.update(model, 1.0)
-    with pytest.warns(UserWarning, match="nothing went to"):
+    with pytest.warns(UserWarning, match="nothing was sent to"):
         assert not best.finish(model).verified
     assert best.published == ()
     assert not (tmp_path / "shop").exists()
@@ -170,5 +170,5 @@ def test_lightning_s_trainer_calls_it(tmp_path: Path, part: str) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_value_that_is_not_logged_is_named_with_those_that_are(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="worth is"):
+    with pytest.raises(UserError, match="logged are: worth"):
         fit(tmp_path, ExportOnBest(tmp_path / "m.onnx", INPUTS, **HOW))

@@ -16,17 +16,20 @@ from onnx import TensorProto, helper
 
 from fairway.diagnostics.errors import UserError
 from fairway.model.weight_storage import WeightStorage
-from fairway.record.delivery import check_target, deliver, workshop
+from fairway.record.delivery import check_target, deliver, make_workshop
+from fairway.record.schema import Record
+from fairway.record.schema_parts import SubjectRecord
 from fairway.workers.staging import Janitor
 
-RECORD: dict[str, Any] = {
-    "verdict": "verified",
-    "route": "trace",
-    "remedies": [],
-    "evidence": None,
-    "versions": {},
-    "subject": {"domain": {}, "sha256": "0"},
-}
+RECORD = Record(
+    format=2,
+    subject=SubjectRecord(sha256="0" * 64, domain={}),
+    versions={},
+    verdict="verified",
+    route="trace",
+    remedies=(),
+    evidence=None,
+)
 
 
 def write_candidate(folder: Path, count: int = 4, external: bool = False) -> Path:
@@ -62,27 +65,27 @@ def names(folder: Path) -> list[str]:
 
 
 def test_the_file_carries_its_record_inside_and_beside_it(tmp_path: Path, janitor: Janitor) -> None:
-    with workshop(tmp_path / "out.onnx", janitor) as folder:
+    with make_workshop(tmp_path / "out.onnx", janitor) as folder:
         record = deliver(folder, write_candidate(folder), tmp_path / "out.onnx", RECORD, WeightStorage())
     assert names(tmp_path) == ["out.fairway.json", "out.onnx"]
     inside = {p.key: p.value for p in onnx.load(tmp_path / "out.onnx").metadata_props}
     assert json.loads(inside["fairway"])["verdict"] == "verified"
-    assert json.loads((tmp_path / "out.fairway.json").read_text()) == record
+    assert json.loads((tmp_path / "out.fairway.json").read_text()) == record.as_dict()
 
 
-def test_weights_in_a_file_of_their_own_are_delivered_under_the_targets_name(tmp_path: Path, janitor: Janitor) -> None:
-    with workshop(tmp_path / "out.onnx", janitor) as folder:
+def test_a_weights_file_is_delivered_under_the_targets_name(tmp_path: Path, janitor: Janitor) -> None:
+    with make_workshop(tmp_path / "out.onnx", janitor) as folder:
         record = deliver(
             folder, write_candidate(folder, external=True), tmp_path / "out.onnx", RECORD, WeightStorage("copy")
         )
     assert names(tmp_path) == ["out.fairway.json", "out.onnx", "out.onnx.data"]
-    assert record["file"]["data"]["name"] == "out.onnx.data"
+    assert record.file.data.name == "out.onnx.data"
     assert onnx.load(tmp_path / "out.onnx").graph.initializer[0].raw_data == b"\1\2\3\4" * 4
 
 
 def test_the_workshop_is_swept_also_after_an_error(tmp_path: Path, janitor: Janitor) -> None:
     def stopped() -> None:
-        with workshop(tmp_path / "out.onnx", janitor) as folder:
+        with make_workshop(tmp_path / "out.onnx", janitor) as folder:
             assert folder.name.startswith(".fairway-")
             write_candidate(folder)
             raise KeyboardInterrupt
@@ -117,7 +120,7 @@ def _no_room(*args: object, **kwargs: object) -> None:
 def test_a_full_disk_loses_nothing_and_leaves_nothing_behind(full_disk: Path, external: bool, janitor: Janitor) -> None:
     target = full_disk / "out.onnx"
     target.write_bytes(b"precious")
-    with workshop(target, janitor) as folder:
+    with make_workshop(target, janitor) as folder:
         candidate = write_candidate(folder, 16_000, external)
         # Weights that lie in a checkpoint are streamed; those that were written beside a candidate would only be moved.
         links = {"candidate.onnx.data": str(folder / "candidate.onnx.data")} if external else {}
@@ -146,7 +149,7 @@ def test_a_folder_is_never_replaced(tmp_path: Path, name: str) -> None:
     assert complaint(lambda: check_target(tmp_path / "out.onnx", True)) == ("FW009", f"{tmp_path / name} is a folder")
 
 
-def test_a_folder_that_is_not_there_is_told_from_one_that_cannot_be(tmp_path: Path) -> None:
+def test_a_missing_folder_and_an_impossible_one_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     file = tmp_path / "file"
     for place, why in (("no/where", "does not exist"), ("file/x", f"cannot exist, because {file} is a file")):
@@ -156,7 +159,7 @@ def test_a_folder_that_is_not_there_is_told_from_one_that_cannot_be(tmp_path: Pa
 
 def test_a_folder_in_which_nothing_can_be_made_is_refused(janitor: Janitor) -> None:
     def enter() -> None:
-        with workshop(Path("/proc/out.onnx"), janitor):
+        with make_workshop(Path("/proc/out.onnx"), janitor):
             raise AssertionError("nothing can be made in /proc")
 
     assert complaint(enter) == ("FW009", "no file can be made in /proc: No such file or directory")

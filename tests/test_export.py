@@ -168,7 +168,7 @@ def test_a_loop_over_a_size_is_wrong_without_remedies_and_named(tmp_path):
     assert result.path is None
     assert not path.exists()
     beside = read_record(tmp_path / "loop.wrong.fairway.json")
-    assert (beside.proven.verdict, list(beside.files)) == ("wrong", ["loop.wrong.onnx"])
+    assert (beside.verdict, list(beside.hashes)) == ("wrong", ["loop.wrong.onnx"])
     assert compare_with_record(tmp_path / "loop.wrong.onnx")[1] is None
     first = result.findings[0]
     assert first.code == "FW206"
@@ -181,11 +181,11 @@ def test_the_same_loop_is_verified_with_remedies(tmp_path):
     result = fairway.export(Loops(), LINE, tmp_path / "loop.onnx", bounds=BOUNDS)
     assert result.verdict == "verified"
     assert "loop_unrolled" in result.remedies
-    (told,) = result.record["rewritten"]
-    assert told["functions"] == "Loops.forward"
-    assert "for t in range(x.shape[1]):" in told["before"]
-    assert "for t in range(x.shape[1]):" not in told["after"]
-    assert result.record["ladder"][-1]["samples"] == [len(result.evidence.tested)] * 2
+    (told,) = result.record.rewritten
+    assert told.functions == "Loops.forward"
+    assert "for t in range(x.shape[1]):" in told.before
+    assert "for t in range(x.shape[1]):" not in told.after
+    assert result.record.ladder[-1].samples == (len(result.evidence.tested),) * 2
 
 
 def test_a_branch_on_values_is_wrong_and_named(tmp_path):
@@ -264,7 +264,7 @@ def test_a_clash_of_names_is_resolved_and_told(tmp_path):
     result = fairway.export(Same(), LINE, path, bounds=BOUNDS, **QUICK)
     assert result.verdict == "verified"
     assert [o.name for o in onnxruntime.InferenceSession(path).get_outputs()] == ["x_out"]
-    told = [(one["name"], one["note"], one["cures"]) for one in result.record["remedies"]]
+    told = [(one.name, one.note, one.cures) for one in result.record.remedies]
     assert told == [("input_output_name_clash", "outputs renamed: x → x_out", "FW210")]
     refused = fairway.export(Same(), LINE, tmp_path / "m.onnx", bounds=BOUNDS, remedies=False, **QUICK)
     assert refused.verdict == "wrong"
@@ -272,15 +272,15 @@ def test_a_clash_of_names_is_resolved_and_told(tmp_path):
 
 
 def test_a_patch_that_computes_the_same_is_used(tmp_path):
-    def vectorised(self, x):
+    def vectorized(self, x):
         weights = 0.5 ** torch.arange(x.shape[1] - 1, -1, -1, dtype=x.dtype)
         return self.linear((x * weights[None, :, None]).sum(1))
 
     result = fairway.export(
-        Loops(), LINE, tmp_path / "p.onnx", bounds=BOUNDS, patches={Loops.forward: vectorised}, routes=("trace",)
+        Loops(), LINE, tmp_path / "p.onnx", bounds=BOUNDS, patches={Loops.forward: vectorized}, routes=("trace",)
     )
     assert result.verdict == "verified"
-    assert result.record["subject"]["patches"] == ["Loops.forward"]
+    assert result.record.subject.patches == ("Loops.forward",)
 
 
 def test_a_patch_that_computes_something_else_is_refused(tmp_path):
@@ -369,7 +369,7 @@ def test_a_time_limit_is_one_line_in_the_record(tmp_path):
 
     result = fairway.export(Slow(), LINE, tmp_path / "s.onnx", bounds=BOUNDS, timeout=2, **QUICK)
     assert result.verdict == "failed"
-    assert result.record["ladder"][0]["findings"][0]["code"] == "FW501"
+    assert result.record.ladder[0].findings[0].code == "FW501"
 
 
 def test_a_crash_of_the_exporter_is_one_line_in_the_record(tmp_path):
@@ -383,9 +383,9 @@ def test_a_crash_of_the_exporter_is_one_line_in_the_record(tmp_path):
 
     result = fairway.export(Crashes(), LINE, tmp_path / "s.onnx", bounds=BOUNDS, **QUICK)
     assert result.verdict == "failed"
-    rung = result.record["ladder"][0]
-    assert rung["findings"][0]["code"] == "FW503"
-    assert rung["findings"][0]["seen"].startswith("signal 11")
+    rung = result.record.ladder[0]
+    assert rung.findings[0].code == "FW503"
+    assert rung.findings[0].seen.startswith("signal 11")
 
 
 def test_a_dynamic_output_declared_fixed_is_told(tmp_path):
@@ -403,7 +403,7 @@ def test_a_dynamic_output_declared_fixed_is_told(tmp_path):
 
 
 class Blocks(torch.nn.Module):
-    """What is carried from block to block, as in the chunked scans of state-space models."""
+    """State is carried from block to block, as in the chunked scans of state-space models."""
 
     def forward(self, x):
         blocks = torch.nn.functional.pad(x, (0, -x.shape[1] % 8)).reshape(x.shape[0], -1, 8)
@@ -417,13 +417,13 @@ class Blocks(torch.nn.Module):
 def test_an_example_of_one_block_is_followed_by_a_larger_one(tmp_path):
     bounds = {"batch": (1, 3), "time": (2, 24)}
     result = fairway.export(Blocks(), ["x: float32[batch, time]"], tmp_path / "a.onnx", bounds=bounds)
-    assert [(rung["route"], rung["verdict"]) for rung in result.record["ladder"]] == [
+    assert [(rung.route, rung.verdict) for rung in result.record.ladder] == [
         ("export-dynamic", "wrong"),
         ("export-dynamic from a larger example", "verified"),
     ]
 
 
-def test_a_number_beside_the_tensors_is_left_out_and_told_where_it_is_always_the_same(tmp_path):
+def test_a_constant_number_beside_the_tensors_is_left_out_and_reported(tmp_path):
     class Told(Plain):
         def forward(self, x):
             return {"y": super().forward(x), "heads": 4, "kind": "plain"}

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import fairway
-from fairway.workers.garbage import SELDOM, seldom
+from fairway.workers.garbage import RARE_COLLECTION_OBJECTS, collect_garbage_rarely
 
 
 @pytest.fixture(autouse=True)
@@ -20,18 +20,18 @@ def as_before() -> Iterator[None]:
     gc.set_threshold(*before)
 
 
-@pytest.mark.parametrize(("often", "meanwhile"), [(700, SELDOM), (10**6, 10**6), (0, 0)])
+@pytest.mark.parametrize(("often", "meanwhile"), [(700, RARE_COLLECTION_OBJECTS), (10**6, 10**6), (0, 0)])
 def test_garbage_is_looked_for_less_often_never_more_and_then_as_before(often: int, meanwhile: int) -> None:
     gc.set_threshold(often, 2, 3)
-    with seldom():
+    with collect_garbage_rarely():
         assert gc.get_threshold() == (meanwhile, 2, 3)
     assert gc.get_threshold() == (often, 2, 3)
-    with pytest.raises(OSError, match="no such recipe"), seldom():
+    with pytest.raises(OSError, match="no such recipe"), collect_garbage_rarely():
         raise OSError("no such recipe")
     assert gc.get_threshold() == (often, 2, 3)
 
 
-def test_an_export_and_its_processes_look_less_often_and_the_caller_as_before(tmp_path: Path) -> None:
+def test_an_export_collects_rarely_and_the_caller_as_before(tmp_path: Path) -> None:
     seen = tmp_path / "seen"
 
     class Notes(torch.nn.Module):
@@ -42,5 +42,5 @@ def test_an_export_and_its_processes_look_less_often_and_the_caller_as_before(tm
 
     before = gc.get_threshold()
     fairway.export(Notes(), ["x: float32[2]"], tmp_path / "out.onnx", level="none")
-    assert {*seen.read_text().split()} == {str(SELDOM)}
+    assert {*seen.read_text().split()} == {str(RARE_COLLECTION_OBJECTS)}
     assert gc.get_threshold() == before

@@ -116,7 +116,7 @@ def test_odd_state_is_exported_recorded_and_verified(kind: type[Plain], tmp_path
     model, asked = kind().eval(), {"bounds": {"batch": (1, 4)}, "level": "quick"}
     found = fairway.export(model, LINES, tmp_path / "a.onnx", **asked)  # type: ignore[arg-type]
     assert found.verdict == "verified"
-    assert len(found.record["subject"]["sha256"]) == 64
+    assert len(found.record.subject.sha256) == 64
     assert fairway.verify(tmp_path / "a.onnx", model, LINES, **asked).verdict == "verified"  # type: ignore[arg-type]
 
 
@@ -160,5 +160,5 @@ def test_a_lazy_module_that_was_never_run_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         fairway.export(model, ["input: float32[batch, 4]"], tmp_path / "a.onnx")
     assert caught.value.finding.code == "FW012"
-    assert caught.value.finding.seen == "0.weight of the model has no values yet: its lazy module was never run"
+    assert caught.value.finding.seen == "0.weight of the model has no values yet: its lazy module has never run"
     assert caught.value.finding.todo == ("Run the model once on example inputs before it is exported.",)

@@ -16,9 +16,9 @@ import torch
 import fairway
 from fairway.convert.remedies.catalogue import BUILT_IN, CATALOGUE, Catalogue
 from fairway.convert.remedies.contract import STAGES, Match, Refusal
-from fairway.convert.remedies.plugin_remedies import plugged_translations
+from fairway.convert.remedies.plugin_remedies import load_plugin_translations
 from fairway.diagnostics import plugins
-from fairway.diagnostics.knowledge.entry import entries, shipped
+from fairway.diagnostics.knowledge.entry import load_entries, load_shipped_entries
 from fairway.testing import check_apply, make_case
 
 EXAMPLE = Path(__file__).parents[1] / "examples/plugin"
@@ -26,9 +26,12 @@ EXAMPLE = Path(__file__).parents[1] / "examples/plugin"
 REMEDY = """\
 from contextlib import contextmanager
 import torch
-from fairway.convert.remedies.contract import Match, Refusal, Remedy, translating
+from fairway.convert.remedies.contract import Match, Refusal, Remedy, add_translations
 
-def make(name, stage="translation", detect=lambda case: Match("here"), apply=lambda case, match: translating(case, {})):
+def apply_nothing(case, match):
+    return add_translations(case, {})
+
+def make(name, stage="translation", detect=lambda case: Match("here"), apply=apply_nothing):
     return Remedy(name, "FW304", "Title", stage, {"torch": ">=2.9"}, (), "Safe.", detect, apply)
 """
 
@@ -36,10 +39,10 @@ Install = Callable[..., None]
 
 
 def forget() -> None:
-    plugins.plugins.cache_clear()
-    plugins._refused.clear()
-    entries.cache_clear()
-    vars(CATALOGUE).pop("_all", None)
+    plugins.find_plugins.cache_clear()
+    plugins._refusals.clear()
+    load_entries.cache_clear()
+    vars(CATALOGUE).pop("_remedies", None)
 
 
 @pytest.fixture
@@ -67,7 +70,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 
 def left_out() -> list[str]:
-    return [finding.seen for finding in plugins.refused()]
+    return [finding.seen for finding in plugins.list_refusals()]
 
 
 def test_without_plugins_the_catalogue_is_fairways_own() -> None:
@@ -102,12 +105,12 @@ def test_a_remedy_stands_after_fairways_own_of_its_stage(install: Install) -> No
         ("1 / 0", "fairway.remedies", "cannot be loaded: ZeroDivisionError: division by zero"),
         ("raise SystemExit(3)", "fairway.knowledge", "cannot be loaded: SystemExit: 3"),
         ("", "fairway.translations", "cannot be loaded: AttributeError: module 'bad' has no attribute 'thing'"),
-        ("thing = 3", "fairway.remedies", "cannot be used: a Remedy is wanted, not 3"),
-        ("thing = make('x', stage='magic')", "fairway.remedies", "cannot be used: the stage 'magic' is none of "),
+        ("thing = 3", "fairway.remedies", "cannot be used: expected a Remedy, got 3"),
+        ("thing = make('x', stage='magic')", "fairway.remedies", "cannot be used: expected one of the stages source, "),
         ("thing = make('mul_scalar')", "fairway.remedies", "cannot be used: there is a remedy mul_scalar already"),
         ("thing = [3]", "fairway.translations", "cannot be used: translations is of type list, not a mapping"),
         ("thing = {'aten.relu': print}", "fairway.translations", "cannot be used: 'aten.relu' is not an operator"),
-        ("thing = 3", "fairway.knowledge", "cannot be used: BadEntryError: a package or a path is wanted, not 3"),
+        ("thing = 3", "fairway.knowledge", "cannot be used: BadEntryError: expected a package or a path, got 3"),
         ("thing = '/nowhere'", "fairway.knowledge", "cannot be used: FileNotFoundError: "),
     ],
 )
@@ -117,11 +120,11 @@ def test_what_cannot_be_used_is_left_out_and_its_distribution_named(
     install("bad", source, (group, "thing"))
     with caplog.at_level(logging.WARNING, logger="fairway.diagnostics.plugins"):
         assert list(Catalogue()) == list(BUILT_IN)
-        assert plugged_translations() == {}
-        assert entries() == shipped()
+        assert load_plugin_translations() == {}
+        assert load_entries() == load_shipped_entries()
     assert len(left_out()) == 1
     assert left_out()[0].startswith(f"bad: {group}: p0 {said}")
-    assert plugins.refused()[0].code == "FW117"
+    assert plugins.list_refusals()[0].code == "FW117"
     assert "bad: " in caplog.text
 
 
@@ -129,7 +132,7 @@ def test_of_two_plugins_the_first_counts(install: Install) -> None:
     table = "table = {torch.ops.aten.relu.default: NAME}"
     install("aa", table.replace("NAME", "abs"), ("fairway.translations", "table"))
     install("bb", table.replace("NAME", "max"), ("fairway.translations", "table"))
-    assert plugged_translations() == {torch.ops.aten.relu.default: abs}
+    assert load_plugin_translations() == {torch.ops.aten.relu.default: abs}
     assert left_out() == [
         "bb: fairway.translations: p0 cannot be used: translated by another plug-in already: aten.relu.default"
     ]
@@ -149,7 +152,7 @@ def test_a_remedy_that_raises_breaks_nothing(install: Install) -> None:
     )
     install("raising", source, *(("fairway.remedies", name) for name in ("looks", "does", "good")))
     catalogue, case = Catalogue(), make_case("export-dynamic")
-    assert catalogue["looks"].detect(case) == Refusal("raising failed to look: RuntimeError: no")
+    assert catalogue["looks"].detect(case) == Refusal("raising failed in detect: RuntimeError: no")
     with catalogue["does"].apply(case, Match("")):
         pass
     with catalogue["good"].apply(case, Match("")):
@@ -158,7 +161,7 @@ def test_a_remedy_that_raises_breaks_nothing(install: Install) -> None:
     assert check_apply(catalogue["good"], case)
 
 
-def test_the_example_is_used_by_an_export_and_a_broken_one_beside_it_is_told(install: Install, tmp_path: Path) -> None:
+def test_an_export_uses_the_example_and_reports_a_broken_plugin(install: Install, tmp_path: Path) -> None:
     install("broken", "1 / 0", ("fairway.remedies", "thing"))
     declared = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]["entry-points"]
     shutil.copytree(EXAMPLE / "src/fairway_softclip", tmp_path / "fairway_softclip")
@@ -172,7 +175,7 @@ def test_the_example_is_used_by_an_export_and_a_broken_one_beside_it_is_told(ins
     assert (result.verdict, result.remedies) == ("verified", ("missing_translation",))
     assert [(f.code, f.severity) for f in result.findings] == [("FW117", "warning")]
     assert result.findings[0].seen.startswith("broken: fairway.remedies: p0 cannot be loaded")
-    assert "softclip-not-scriptable" in {entry.id for entry in entries()}
+    assert "softclip-not-scriptable" in {entry.id for entry in load_entries()}
 
     refused = fairway.export(layer, ["x: float32[n]"], tmp_path / "t.onnx", remedies=False, **options)
     assert [finding.code for finding in refused.findings] == ["FW304"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fairway.telemetry import OFF
+from fairway.telemetry import DISABLING_VARIABLES
 
 SESSION = """
 import numpy, onnx, onnxruntime
@@ -22,7 +22,7 @@ onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": numpy.on
 
 
 def left_at_home(folder: Path, program: str, **variables: str) -> list[str]:
-    """What a program left in the home of a user who has none of our variables set, nor those of a CI."""
+    """Run a program without our variables or those of a CI, and return the files it left in the home folder."""
     folder.mkdir()
     kept = {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH"}
     variables = {name: value for name, value in os.environ.items() if name in kept} | variables | {"HOME": str(folder)}
@@ -50,5 +50,7 @@ def test_the_other_packages_take_our_word(package: str) -> None:
         "mlflow": "from mlflow.telemetry.utils import is_telemetry_disabled as off; assert off()",
         "ray": "from ray._common.usage import usage_lib; assert not usage_lib.usage_stats_enabled()",
     }[package]
-    plain = {name: value for name, value in os.environ.items() if name not in (*OFF, "CI", "DO_NOT_TRACK")}
+    plain = {
+        name: value for name, value in os.environ.items() if name not in (*DISABLING_VARIABLES, "CI", "DO_NOT_TRACK")
+    }
     subprocess.run([sys.executable, "-c", f"import fairway; {ask}"], env=plain, check=True, timeout=120)

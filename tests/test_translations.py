@@ -55,7 +55,7 @@ def test_an_operator_of_ones_own_is_exported_with_a_translation_of_ones_own(tmp_
     result = fairway.export(Custom(), LINE, tmp_path / "c.onnx", bounds=BOUNDS, translations=table, **QUICK)
     assert result.verdict == "verified"
     assert result.remedies == ()
-    assert result.record["subject"]["translations"] == ["tests.shifted.default"]
+    assert result.record.subject.translations == ("tests.shifted.default",)
     refused = fairway.export(Custom(), LINE, tmp_path / "d.onnx", bounds=BOUNDS, **QUICK)
     assert [finding.code for finding in refused.findings] == ["FW304"]
     assert refused.findings[0].seen == "tests.shifted"

@@ -72,7 +72,7 @@ def run_trap(case: Trap, level: str, folder: Path) -> Row:
     reason, _ = check_probes(path, case, make_probes(case), case.sequence)
     if case.no_right_file:
         reason = f"no file can be right: {case.no_right_file}"
-    if case.rows and claims_independent_rows(result.record):
+    if case.rows and claims_independent_rows(result.record.as_dict()):
         reason = reason or "the record calls rows independent"
     if case.must_name:
         row["named"] = any(case.must_name in f.seen for f in result.findings) or case.must_name in str(result)

@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 from slowed import slowed
 
-from fairway.tune.bench.arm import Apart
-from fairway.tune.bench.paired_timing import Arm, Timings, paired
+from fairway.tune.bench.arm import ArmProcess
+from fairway.tune.bench.paired_timing import Arm, Timings, time_in_rounds
 from fairway.workers.attempt import Limits
 from fairway.workers.staging import Janitor
 
@@ -88,7 +88,7 @@ def neighbour(noisy: bool, rng: random.Random) -> Iterator[None]:
             thread.join()
 
 
-class Slowed(Apart):
+class Slowed(ArmProcess):
     program = (str(HERE / "slowed.py"),)
 
 
@@ -103,7 +103,9 @@ def in_one_process(path: Path, percent: int, seed: int) -> Timings:
         return lambda: made.run(None, {"x": x})
 
     one, two = session(), session()
-    return paired([Arm("a", one), Arm("b", slowed(two, percent) if percent else two)], seconds=SECONDS, seed=seed)
+    return time_in_rounds(
+        [Arm("a", one), Arm("b", slowed(two, percent) if percent else two)], seconds=SECONDS, seed=seed
+    )
 
 
 def in_two_processes(path: Path, percent: int, seed: int) -> Timings:
@@ -120,11 +122,11 @@ def in_two_processes(path: Path, percent: int, seed: int) -> Timings:
         "points": str(folder),
     }
     janitor = Janitor()
-    arms = [Apart("a", job, Limits(60), janitor), Slowed("b", {**job, "slower": percent}, Limits(60), janitor)]
+    arms = [ArmProcess("a", job, Limits(60), janitor), Slowed("b", {**job, "slower": percent}, Limits(60), janitor)]
     try:
         for arm in arms:
             arm.open()
-        return paired([arm.arm(0) for arm in arms], seconds=SECONDS, seed=seed)
+        return time_in_rounds([arm.make_arm(0) for arm in arms], seconds=SECONDS, seed=seed)
     finally:
         for arm in arms:
             arm.close()

@@ -25,7 +25,7 @@ def slowed(call: Callable[[], object], percent: int) -> Callable[[], object]:
     return longer
 
 
-def open_slowed(job: dict[str, Any]) -> engine.Opened:
+def open_slowed(job: dict[str, Any]) -> engine.CallMaker:
     opened = engine.open_ort(job)
     return lambda arrays: slowed(opened(arrays), job["slower"])
 

@@ -55,7 +55,7 @@ def work(name: str, folder: Path) -> dict[str, Any]:
     from check import legal
 
     from fairway.convert.blocks.repeats import find_repeats
-    from fairway.convert.ladder import climb
+    from fairway.convert.ladder import first_look
 
     deepen()
     case = find(name)
@@ -67,7 +67,7 @@ def work(name: str, folder: Path) -> dict[str, Any]:
         return {"case": name, "outcome": "no run of equal blocks"}
     row = {"case": name, "runs": [f"{run.container} {run.count}" for run in runs], **export(case, folder / "out.onnx")}
     if row.get("blocks") and row["outcome"] != "right":
-        with patch.object(climb, "find_repeats", lambda model: ()):
+        with patch.object(first_look, "find_repeats", lambda model: ()):
             row["without stamping"] = export(case, folder / "plain.onnx")["outcome"]
     return row
 
@@ -99,12 +99,12 @@ def export(case: Any, path: Path) -> dict[str, Any]:
         level="none",
         timeout=TIMEOUT / 2,
     )
-    codes = [f["code"] for rung in result.record["ladder"] for f in rung["findings"] if f["code"] != "FW506"]
-    blocks = [f"{one['container']} {one['kept']} of {one['count']}" for one in result.record["blocks"]]
+    codes = [f.code for rung in result.record.ladder for f in rung.findings if f.code != "FW506"]
+    blocks = [f"{one.container} {one.kept} of {one.count}" for one in result.record.blocks]
     told = {"blocks": blocks, "codes": codes, "route": result.route}
     if result.path is None:
         return {"outcome": "fails", **told}
-    found = score(case, built(case).eval(), path, result.record["subject"]["example"])
+    found = score(case, built(case).eval(), path, result.record.subject.example)
     return {"outcome": found.outcome, "note": found.note.replace(f"{path.parent}/", "")[:300], **told}
 
 

@@ -40,7 +40,7 @@ def work(name: str, folder: Path) -> dict[str, Any]:
     notes = folder / "notes.jsonl"
     with both_ways(notes):
         ours = export(case, folder / "out.onnx").route
-    with patch("fairway.convert.ladder.capture_export.by_node", nullcontext):
+    with patch("fairway.convert.ladder.capture_export.decompose_by_node", nullcontext):
         theirs = export(case, folder / "torchs.onnx").route
     programs = [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
     row: dict[str, Any] = {"case": name, "programs": programs, "route": ours}
@@ -48,7 +48,7 @@ def work(name: str, folder: Path) -> dict[str, Any]:
         return row | {"outcome": "not captured by torch.export"}
     if ours != theirs or any(one["more"] or one["fewer"] for one in programs):
         row |= {"node by node": scored(case, folder / "ours.onnx")}
-        with patch("fairway.convert.ladder.capture_export.by_node", nullcontext):
+        with patch("fairway.convert.ladder.capture_export.decompose_by_node", nullcontext):
             row |= {"torch's": scored(case, folder / "theirs.onnx")}
         return row | {"outcome": "another graph"}
     return row | {"outcome": "left to torch" if all(one["whole"] for one in programs) else "the same operators"}
@@ -74,7 +74,7 @@ def scored(case: Any, path: Path) -> str:
     result = export(case, path)
     if result.path is None:
         return "fails"
-    found = score(case, case.build().eval(), path, result.record["subject"]["example"])
+    found = score(case, case.build().eval(), path, result.record.subject.example)
     return f"{found.outcome}, {result.route}"
 
 
@@ -85,7 +85,7 @@ def both_ways(notes: Path) -> Iterator[None]:
 
     from fairway.convert.ladder import capture_export
 
-    plain = capture_export.by_node
+    plain = capture_export.decompose_by_node
 
     @contextmanager
     def by_both() -> Iterator[None]:
@@ -115,7 +115,7 @@ def both_ways(notes: Path) -> Iterator[None]:
             with patch.object(_fx_passes, "decompose_with_registry", decompose):
                 yield
 
-    with patch.object(capture_export, "by_node", by_both):
+    with patch.object(capture_export, "decompose_by_node", by_both):
         yield
 
 

@@ -22,7 +22,7 @@ ROUTES = ("export", "trace")
 PLAIN = {"float32": 1e-4, "float16": 2e-2, "none": 1e-4}
 """Relative to an element and to a hundredth of its tensor's largest, times the family's scale."""
 
-FLAVOURS = ("normal", "normal", "zeros", "large")
+FLAVORS = ("normal", "normal", "zeros", "large")
 """At large values float16 overflows on one side or the other; the file must be finite where PyTorch is well so."""
 
 assert numeric, (discrete, nets)  # imported for the families they register
@@ -119,7 +119,7 @@ def points(case: Case) -> list[dict[str, int]]:
     return found
 
 
-def make(case: Case, point: dict[str, int], rng: np.random.Generator, flavour: str) -> list[np.ndarray]:
+def make(case: Case, point: dict[str, int], rng: np.random.Generator, flavor: str) -> list[np.ndarray]:
     """Inputs drawn by numpy, apart from Fairway's own."""
     found = []
     for line in case.lines:
@@ -132,9 +132,9 @@ def make(case: Case, point: dict[str, int], rng: np.random.Generator, flavour: s
         elif "int" in spec.dtype:
             low = int(spec.values.low or 0)
             high = spec.values.below - 1 if spec.values.below else int(spec.values.high or 9)
-            drawn = rng.integers(low, high + 1, shape) if flavour != "zeros" else np.full(shape, low)
+            drawn = rng.integers(low, high + 1, shape) if flavor != "zeros" else np.full(shape, low)
         else:
-            drawn = rng.normal(size=shape) * {"normal": 1, "zeros": 0, "large": 30}[flavour]
+            drawn = rng.normal(size=shape) * {"normal": 1, "zeros": 0, "large": 30}[flavor]
         found.append(np.asarray(drawn).astype(spec.dtype))
     return found
 
@@ -153,8 +153,8 @@ def plain_check(case: Case, path: Path) -> list[str]:
     model = case.model()
     names = [parse_input(line).name for line in case.lines]
     for i, point in enumerate(points(case)):
-        for j, flavour in enumerate(FLAVOURS):
-            inputs = make(case, point, np.random.default_rng([i, j]), flavour)
+        for j, flavor in enumerate(FLAVORS):
+            inputs = make(case, point, np.random.default_rng([i, j]), flavor)
             with torch.no_grad():
                 ours = model(*(torch.from_numpy(array) for array in inputs))
             ours = [one.numpy() for one in (ours if isinstance(ours, tuple) else (ours,))]
@@ -162,12 +162,12 @@ def plain_check(case: Case, path: Path) -> list[str]:
                 theirs = session.run(None, dict(zip(names, inputs, strict=True)))
             except Exception as error:
                 return [f"at {point}: {str(error)[:300]}"]
-            if case.dtype == "float16" and flavour == "large":
+            if case.dtype == "float16" and flavor == "large":
                 said = overflows(ours, theirs)
             else:
                 said = differs(case, inputs, ours, theirs)
             if said:
-                return [f"{said}, at {point}, {flavour}"]
+                return [f"{said}, at {point}, {flavor}"]
     return []
 
 

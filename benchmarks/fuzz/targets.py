@@ -135,7 +135,7 @@ def record(folder: Path) -> Target:
             # The independent look: whoever passes unremarked claimed these very bytes.
             assert claims["file"]["sha256"] == digest
             assert claims["file"].get("data") is None or claims["file"]["data"]["sha256"] == data_digest
-            str(stored.proven)
+            str(stored.short)
         with suppress(ValueError):
             str(parse_short(data.decode(errors="replace")))
         if finding is not None:
@@ -143,7 +143,7 @@ def record(folder: Path) -> Target:
 
     domain = {"batch": {"low": 1, "high": 16, "multiple": 1, "declared": True}}
     whole = {
-        "format": 1,
+        "format": 2,
         "subject": {"name": "Net", "sha256": "a" * 64, "domain": domain},
         "versions": {"torch": "2.13"},
         "verdict": "verified",
@@ -154,7 +154,7 @@ def record(folder: Path) -> Target:
         "file": {"name": "m.onnx", "sha256": digest, "data": {"name": "m.onnx.data", "sha256": data_digest}},
     }
     short = {
-        "format": 1,
+        "format": 2,
         "verdict": "unproven",
         "route": None,
         "remedies": [],
@@ -165,7 +165,7 @@ def record(folder: Path) -> Target:
         "versions": {},
     }
     seeds = [json.dumps(one).encode() for one in (whole, {**whole, "evidence": None}, short)]
-    seeds += [b"[" * 3000, b"{}", b"", b'{"format":1,"format":1}', digest.encode()]
+    seeds += [b"[" * 3000, b"{}", b"", b'{"format":2,"format":2}', digest.encode()]
     words = (b"{", b"}", b"[", b"]", b'"', b",", b":", b"NaN", b"1e999", b"9" * 5000, b'{"":' * 600, b"\\ud800")
     return Target(("fairway.record.reader",), seeds, jsonwise(words), run)
 
@@ -175,7 +175,7 @@ def onnx(folder: Path) -> Target:
     import torch
     from onnx_seeds import models
 
-    from fairway.model.onnx_file import check_room, check_signature, dims_fixed, open_header
+    from fairway.model.onnx_file import check_memory, check_signature, find_fixed_dims, open_header
     from fairway.model.subject import build_subject
 
     class Net(torch.nn.Module):
@@ -188,9 +188,9 @@ def onnx(folder: Path) -> Target:
         path.write_bytes(data)
         header = open_header(path)
         [str(v) for v in (*header.inputs, *header.outputs)]
-        check_room(header)
+        check_memory(header)
         check_signature(header, subject)
-        dims_fixed(header, subject)
+        find_fixed_dims(header, subject)
 
     words = (b"", b"\xff\xff\xff\xff\x7f", b"\xff" * 10, b"x", b"location", b"../x", b"\xc3\x28", b"ConstantOfShape")
     modules = ("fairway.model.onnx_file", "fairway.model.onnx_requirements")

@@ -23,7 +23,7 @@ from models import DECODERS, NAMES, PAIRS, build
 from other_tools import pad
 
 import fairway
-from fairway.record.files import versions
+from fairway.record.files import read_versions
 
 HERE = Path(__file__).parent
 STEPS = 32
@@ -100,7 +100,7 @@ def ask(tool: str, python: str, name: str, model: Any, folder: Path) -> str:
 def write(rows: dict[str, Any], level: str, pythons: dict[str, str]) -> None:
     ordered = {name: rows[name] for name in NAMES if name in rows}
     said = {"command": " ".join(["python", "benchmarks/generation/run.py", *_words(level, pythons)])}
-    (HERE / "results.json").write_text(json.dumps({**said, "versions": versions(), "models": ordered}, indent=1) + "\n")
+    (HERE / "results.json").write_text(json.dumps({**said, "versions": read_versions(), "models": ordered}, indent=1) + "\n")
     write_page(said["command"], ordered)
 
 

@@ -33,12 +33,12 @@ def drawn(name: str, like: torch.Tensor, generator: torch.Generator) -> torch.Te
 def write(recipe: str, folder: Path) -> None:
     import models
 
-    from fairway.model.meta_build import bare, tied
+    from fairway.model.meta_build import build_without_parameters, find_tied_names
 
-    with bare():
+    with build_without_parameters():
         model = getattr(models, recipe).model()
     own = model.state_dict()
-    names = [next(name for name in group if name in own) for group in tied(model) if any(n in own for n in group)]
+    names = [next(name for name in group if name in own) for group in find_tied_names(model) if any(n in own for n in group)]
     generator = torch.Generator().manual_seed(17)
     shards: list[dict[str, torch.Tensor]] = [{}]
     where: dict[str, str] = {}

@@ -14,7 +14,7 @@ import onnx_ir as ir
 import onnxruntime
 from onnx_ir import tape
 
-from fairway.tune.bench.paired_timing import Arm, paired
+from fairway.tune.bench.paired_timing import Arm, time_in_rounds
 
 HERE = Path(__file__).parent
 LAYERS = ((896, 896), (896, 4864), (4864, 896), (2048, 2048), (2048, 11008), (11008, 2048))
@@ -55,7 +55,7 @@ def main() -> None:
                 save(path, width, features, name == "Gemm")
             for tokens in TOKENS:
                 x = np.random.default_rng(2).standard_normal((1, tokens, width), dtype=np.float32)
-                seen = paired([arm(name, path, {"x": x}) for name, path in paths.items()], seconds=3)
+                seen = time_in_rounds([arm(name, path, {"x": x}) for name, path in paths.items()], seconds=3)
                 milliseconds = 1000 * seen.percentiles("MatMul")[0]
                 ratio = seen.ratio("Gemm", "MatMul")
                 lines.append(f"| {width} | {features} | {tokens} | {milliseconds:.2f} | {ratio} |")

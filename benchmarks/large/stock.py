@@ -28,7 +28,7 @@ def main(recipe: str, checkpoint: Path, out: str, exporter: str) -> None:
     import models
 
     from fairway.convert.blocks import repeats
-    from fairway.model.meta_build import assign, bare
+    from fairway.model.meta_build import assign_state, build_without_parameters
     from fairway.model.subject import build_subject
 
     asked = getattr(models, recipe)
@@ -36,12 +36,12 @@ def main(recipe: str, checkpoint: Path, out: str, exporter: str) -> None:
         with_fairway(recipe, checkpoint, out)
         return
     if exporter == "layer":
-        with bare():
+        with build_without_parameters():
             asked.model()  # transformers imports a class when it is asked for
         layer, given = torch.nn.Linear(4, 4), (torch.ones(1, 4),)
         timed(lambda: torch.onnx.export(layer, given, out, dynamo=True, verbose=False))
         return
-    with nullcontext() if exporter == "drawn" else bare():
+    with nullcontext() if exporter == "drawn" else build_without_parameters():
         model = asked.model()
     index = json.loads((checkpoint / "model.safetensors.index.json").read_text())
     state = {}
@@ -50,11 +50,11 @@ def main(recipe: str, checkpoint: Path, out: str, exporter: str) -> None:
     if exporter == "drawn":
         model.load_state_dict(state, strict=False)  # tied weights are there once
     else:
-        assign(model, state)
+        assign_state(model, state)
     del state
     if exporter == "block":
-        repeats.LEAST = 3  # a tower of four blocks counts too
-        repeats.shorten(model, tuple(replace(run, kept=1) for run in repeats.find_repeats(model)))
+        repeats.MIN_BLOCKS = 3  # a tower of four blocks counts too
+        repeats.shorten_model(model, tuple(replace(run, kept=1) for run in repeats.find_repeats(model)))
     # Only for inputs of the same shapes and values as Fairway's.
     subject = build_subject(model, asked.inputs, bounds=asked.bounds, example=asked.example)
     tensors = tuple(subject.make(subject.example, 1, "normal"))

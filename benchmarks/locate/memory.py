@@ -61,17 +61,17 @@ def run(way: str, path: Path) -> dict[str, object]:
     import onnxruntime
     import torch
 
-    from fairway.judge.locate.locate import locate
+    from fairway.judge.locate.locate import locate_error
     from fairway.judge.runtimes.eager import run_eager
-    from fairway.model.sample import sample
+    from fairway.model.sample import make_sample
 
     torch.set_num_threads(1)
     subject = subject_of()
-    here = sample({"batch": 1})
+    here = make_sample({"batch": 1})
     tensors = subject.make(here.sizes, 1, "normal")
     said = ""
     if way == "locate":
-        got = locate(subject, str(path), here, tensors)
+        got = locate_error(subject, str(path), here, tensors)
         said = f"{got.node}, module {got.where.module if got.where else '?'}"
     else:
         run_eager(subject, tensors)

@@ -30,9 +30,9 @@ from models import MODELS, right_file  # noqa: E402
 from mutate import MUTATIONS, Mutant, write  # noqa: E402
 from prove import Witness, build_pool, know, prove  # noqa: E402
 
-from fairway.judge.gather import gather  # noqa: E402
-from fairway.judge.judge import sample_inputs  # noqa: E402
-from fairway.judge.locate.locate import locate  # noqa: E402
+from fairway.judge.gather import JudgeRequest, gather_evidence  # noqa: E402
+from fairway.judge.judge import make_sample_inputs  # noqa: E402
+from fairway.judge.locate.locate import locate_error  # noqa: E402
 from fairway.workers.attempt import Limits, Workers  # noqa: E402
 
 NAMES = (
@@ -111,11 +111,11 @@ def look(subject: Any, path: Path, against: list[str], where: Planted) -> dict[s
     """Judges a file as `verify` does, and locates at the failing sample."""
     names = [output.name for output in onnx.load(path).graph.output]
     started = time.monotonic()
-    evidence = gather(subject, str(path), names, "standard", {}, [], lambda event: None)
+    evidence = gather_evidence(subject, JudgeRequest(str(path), names, "standard"), lambda event: None)
     if not evidence.failing:
         return {"named": "not found wrong"}
     one = evidence.failing[0]
-    got = locate(subject, str(path), one, sample_inputs(subject, one, []), against)
+    got = locate_error(subject, str(path), one, make_sample_inputs(subject, one, []), against)
     named = "planted" if got.value in where.at else "right after" if got.value in where.after else "elsewhere"
     return {"named": named, "node": f"{got.node} ({got.operator})", "seconds": round(time.monotonic() - started, 1)}
 

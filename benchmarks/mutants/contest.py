@@ -24,13 +24,13 @@ from prove import Pool, Witness, open_session, prove
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from fairway.convert.export import make_settings, verify_subject
-from fairway.convert.ladder import climb as climbing
+from fairway.convert.ladder import judge_file as judge_file_module
 from fairway.diagnostics.errors import UserError
 from fairway.judge import gather as gathering
 from fairway.judge import judge as judging
 from fairway.judge.judge import Judge, open_runtime
 from fairway.judge.runtimes.eager import run_eager, to_array
-from fairway.judge.samples import subject_lattice
+from fairway.judge.samples import list_lattice_samples
 from fairway.model.onnx_file import open_header
 from fairway.model.subject import Subject
 from fairway.workers.attempt import Limits, Workers
@@ -72,23 +72,23 @@ def remembering() -> Iterator[dict[str, Any]]:
     looks: dict[str, Any] = {}
 
     def look(subject: Subject, remedies: bool) -> Any:
-        return looks.get(subject.name) or climbing_look(subject, remedies)
+        return looks.get(subject.name) or original(subject, remedies)
 
-    climbing_look = climbing.look
+    original = judge_file_module.run_preflight
     with ExitStack() as stack:
         for name in ("run_eager", "run_truth"):
             stack.enter_context(patch.object(judging, name, remember(getattr(judging, name))))
-        stack.enter_context(patch.object(gathering, "_shrink", lambda judge, failures: None))
-        stack.enter_context(patch.object(climbing, "look", look))
+        stack.enter_context(patch.object(gathering, "_shrink_failures", lambda judge, failures: None))
+        stack.enter_context(patch.object(judge_file_module, "run_preflight", look))
         yield looks
 
 
 def warm(subject: Subject, path: Path, looks: dict[str, Any]) -> None:
     """Asks PyTorch once, before the first fork, what the judge is going to ask about every file."""
-    looks[subject.name] = climbing.look(subject, True)
+    looks[subject.name] = judge_file_module.run_preflight(subject, True)
     names = [value.name for value in open_header(path).outputs]
     judge = Judge(subject, open_runtime(str(path)), names)
-    for one in subject_lattice(subject, "standard"):
+    for one in list_lattice_samples(subject, "standard"):
         judge.excuse(judge.take(one))
 
 

@@ -19,16 +19,16 @@ from tempfile import TemporaryDirectory
 
 from fairway.convert.export import export_subject, make_settings
 from fairway.diagnostics.errors import UserError
-from fairway.model.cpu import choose_arithmetic, this_cpu
+from fairway.model.cpu import choose_arithmetic, detect_cpu
 from fairway.model.recipe import Overrides, load_subject
-from fairway.record.files import versions
+from fairway.record.files import read_versions
 from fairway.tune.quantize.accuracy import AccuracyJudge
 from fairway.tune.quantize.calibration import calibrate
-from fairway.tune.quantize.prepare import prepare
+from fairway.tune.quantize.prepare import prepare_graph
 from fairway.tune.quantize.sample_split import open_samples
-from fairway.tune.quantize.schemes import SCHEMES, Making, make
-from fairway.tune.quantize.search import Scene, fewest_kept, rank
-from fairway.tune.quantize.slices import Sliced
+from fairway.tune.quantize.schemes import SCHEMES, QuantizeContext, make_variant
+from fairway.tune.quantize.search import MixEvaluator, find_smallest_mix, rank_units
+from fairway.tune.quantize.slices import SlicedModel
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "examples"
@@ -53,24 +53,24 @@ def one_model(name: str, address: str, folder: Path) -> list[dict]:
     result = export_subject(subject, source, make_settings("quick", (), None, True, 900.0, 0))
     if not result.verified:
         return [{"model": name, "scheme": "fp32", "failed": result.verdict}]
-    prepared = prepare(source, folder)
+    prepared = prepare_graph(source, folder)
     samples = open_samples(subject, None, SAMPLES)
-    ranges = calibrate(prepared, samples.calibrating(), "minmax", folder)
-    making = Making(prepared, choose_arithmetic(this_cpu()), ranges, True, folder)
-    judge = AccuracyJudge(source, samples.held_back, samples.typical, "sqnr", None, SECONDS, folder)
+    ranges = calibrate(prepared, samples.read_calibration(), "minmax", folder)
+    context = QuantizeContext(prepared, choose_arithmetic(detect_cpu()), ranges, True, folder)
+    judge = AccuracyJudge(source, samples, "sqnr", None, SECONDS, folder)
     rows = [{"model": name, "scheme": "fp32", "bytes": judge.size, "units": len(prepared.units)}]
     for scheme in SCHEMES:
         try:
-            judged = judge.look(make(scheme, making))
+            judged = judge.judge(make_variant(scheme, context))
         except UserError as error:
             rows.append({"model": name, "scheme": scheme, "failed": f"{error.finding.code}: {error.finding.title}"})
             continue
-        rows.append({"model": name, **judged.as_dict()})
+        rows.append({"model": name, **judged.describe().as_dict()})
         if scheme == "int8-static" and len(prepared.units) > 1:
-            scene = Scene(Sliced(making), list(islice(samples.calibrating(), 6)), "sqnr")
-            mix = fewest_kept([unit for unit, _ in rank(scene)], scene.drop, judged.drop / 4)
-            variant = replace(make("int8-static", making, mix.keep, "mixed"), scheme="int8-mixed")
-            rows.append({"model": name, **judge.look(variant).as_dict()})
+            scene = MixEvaluator(SlicedModel(context), list(islice(samples.read_calibration(), 6)), "sqnr")
+            mix = find_smallest_mix([unit for unit, _ in rank_units(scene)], scene.measure_drop, judged.drop / 4)
+            variant = replace(make_variant("int8-static", context, mix.keep, "mixed"), scheme="int8-mixed")
+            rows.append({"model": name, **judge.judge(variant).describe().as_dict()})
     return rows
 
 
@@ -99,16 +99,16 @@ def table(rows: list[dict]) -> str:
         quality, kept = row["quality"], len(row["units_kept"])
         top1 = "–" if quality["top1"] is None else f"{1 - quality['top1']:.1%}"
         sqnr = "–" if quality["sqnr_db"] is None else f"{quality['sqnr_db']:.1f} dB"
-        units = f"{kept} of {kept + row['units_quantised']}" if row["scheme"] in ("int8-static", "int8-mixed") else ""
+        units = f"{kept} of {kept + row['units_quantized']}" if row["scheme"] in ("int8-static", "int8-mixed") else ""
         lines.append(
             start + f"| {row['size_share']:.0%} | {row['speed']['said']} | {row['drop']:.3%} | {sqnr} | {top1} "
             f"| {units} |"
         )
-    cpu = this_cpu()
+    cpu = detect_cpu()
     lines += [
         "",
         f"{cpu.name}, {', '.join(cpu.flags)}; "
-        + ", ".join(f"{k} {v}" for k, v in versions().items() if k in ("onnxruntime", "torch", "onnx"))
+        + ", ".join(f"{k} {v}" for k, v in read_versions().items() if k in ("onnxruntime", "torch", "onnx"))
         + ".",
         "",
     ]

@@ -53,8 +53,8 @@ def judge(seed: int, level: str, folder: Path, timeout: float) -> dict[str, Any]
         "outcome": outcome(result.verdict, said),
         "findings": [[f.code, f.seen[:300]] for f in result.findings],
         "ladder": [
-            [rung["route"], rung["verdict"], [[f["code"], f["seen"][:300]] for f in rung["findings"]]]
-            for rung in result.record["ladder"]
+            [rung.route, rung.verdict, [[finding.code, finding.seen[:300]] for finding in rung.findings]]
+            for rung in result.record.ladder
         ],
         "excused": sum(bool(t.excused) for t in result.evidence.tested) if result.evidence else 0,
         "seconds": round(time.monotonic() - started, 2),
@@ -109,7 +109,7 @@ def check_where_it_failed(program: Program, path: Path, model: torch.nn.Module, 
     said: list[str] = []
     for one in result.evidence.tested if result.evidence else ():
         if not one.right and not one.note.startswith("values near"):
-            inputs = [tensor.numpy() for tensor in subject.make(one.point, one.seed, one.flavour)]
+            inputs = [tensor.numpy() for tensor in subject.make(one.point, one.seed, one.flavor)]
             said += check_at(program, run, (one.point["batch"], one.point["n"]), inputs)
     return said
 

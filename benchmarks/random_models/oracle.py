@@ -23,7 +23,7 @@ FLOOR = {"float16": 5e-2, "float32": 1e-3, "float64": 1e-4}
 
 LIMIT = {"float16": 1e3, "float32": 1e6, "float64": 1e6, "int64": 2.0**40, "int32": 2.0**31}
 """Beyond these a dtype no longer tells x + 0.5 from x, or whole numbers wrap: such samples are not judged."""
-FLAVOURS = ("normal", "normal", "zeros", "large")
+FLAVORS = ("normal", "normal", "zeros", "large")
 FAR = 120.0
 """Where a quarter of the `large` values are: beyond where exp leaves float32."""
 
@@ -71,19 +71,19 @@ def settle(array: Array, dtype: str, noise: Noise) -> Array:
     return array
 
 
-def make(one: Input, at: tuple[int, int], rng: np.random.Generator, flavour: str) -> Array:
+def make(one: Input, at: tuple[int, int], rng: np.random.Generator, flavor: str) -> Array:
     """An input in its own dtype, drawn by numpy."""
     kind = one.value.kind
     shape = [size.at(*at) for size in kind.shape]
     if kind.is_bool:
-        return rng.random(shape) < 0.5 if flavour != "zeros" else np.zeros(shape, bool)
+        return rng.random(shape) < 0.5 if flavor != "zeros" else np.zeros(shape, bool)
     if kind.is_int:
         assert one.low is not None
         assert one.high is not None
-        drawn = rng.integers(one.low, one.high + 1, shape) if flavour != "zeros" else np.zeros(shape)
+        drawn = rng.integers(one.low, one.high + 1, shape) if flavor != "zeros" else np.zeros(shape)
         return drawn.astype(kind.dtype)
-    drawn = np.asarray(rng.normal(size=shape) * {"normal": 1.0, "zeros": 0.0, "large": 30.0}[flavour])
-    if flavour == "large":
+    drawn = np.asarray(rng.normal(size=shape) * {"normal": 1.0, "zeros": 0.0, "large": 30.0}[flavor])
+    if flavor == "large":
         drawn = np.where(rng.random(shape) < 0.25, FAR * np.sign(drawn), drawn)
     return drawn.astype(kind.dtype)
 
@@ -118,12 +118,12 @@ class Expected:
 
 
 def expect(
-    program: Program, at: tuple[int, int], inputs: list[Array], seed: int, flavour: str, by_output: bool = True
+    program: Program, at: tuple[int, int], inputs: list[Array], seed: int, flavor: str, by_output: bool = True
 ) -> list[Expected] | None:
     """The outputs at a point; None where numbers grow too large to say."""
     try:
         runs = [_outputs(program, at, inputs, None)]
-        runs += [_outputs(program, at, inputs, one) for one in (ROUNDED, *(ABSOLUTE if flavour == "large" else ()))]
+        runs += [_outputs(program, at, inputs, one) for one in (ROUNDED, *(ABSOLUTE if flavor == "large" else ()))]
         runs += [_outputs(program, at, inputs, np.random.default_rng([seed, i])) for i in range(MOVED)]
     except TooLargeError:
         return None
@@ -196,16 +196,16 @@ def check(program: Program, run: Callable[[list[Array]], list[Array]], seed: int
     wrong, judged, undecided = [], 0, 0
     dtypes = _dtypes(program)
     for at in POINTS:
-        for number, flavour in enumerate(FLAVOURS):
+        for number, flavor in enumerate(FLAVORS):
             rng = np.random.default_rng([seed, *at, number])
-            inputs = [make(one, at, rng, flavour) for one in program.inputs]
-            expected = expect(program, at, inputs, seed + number, flavour)
+            inputs = [make(one, at, rng, flavor) for one in program.inputs]
+            expected = expect(program, at, inputs, seed + number, flavor)
             if expected is None:
                 continue
             said = _ask(run, inputs, expected, dtypes)
             judged += 1
             undecided += sum(int((~e.decided).sum()) for e in expected)
-            wrong += [f"batch={at[0]}, n={at[1]}, {flavour}: {one}" for one in said]
+            wrong += [f"batch={at[0]}, n={at[1]}, {flavor}: {one}" for one in said]
     return wrong, judged, undecided
 
 

@@ -52,13 +52,13 @@ def subject_of(case_name: str) -> Any:
 
 
 def work(name: str) -> dict[str, Any]:
-    from fairway.debug.reduce.reduce import reduce_subject
+    from fairway.debug.reduce.reduce import ReduceSettings, reduce_subject
 
     subject = subject_of(name.removeprefix("trace:"))
     exporter = "trace" if name.startswith("trace:") else "dynamo"
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        got = reduce_subject(subject, Path(folder), exporter, None, BUDGET, LIMIT, lambda event: None)
+        got = reduce_subject(subject, Path(folder), ReduceSettings(exporter, None, BUDGET, LIMIT), lambda event: None)
     row: dict[str, Any] = {"case": name, "seconds": round(time.monotonic() - started, 1)}
     if got is None:
         return row | {"failure": "", "same": False, "note": "the calls alone do not fail"}
@@ -69,7 +69,7 @@ def work(name: str) -> dict[str, Any]:
         "left": len(got.program.calls),
         "lines": got.lines,
         "operators": got.program.operators,
-        "trials": got.tried,
+        "trials": got.trials,
         "finished": got.finished,
         "load": round(os.getloadavg()[0], 1),
     }
@@ -115,12 +115,12 @@ def main() -> None:
     warm_up()
     kept = HERE / "rows.jsonl"
     rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
-    for name in args.only or drawn():
-        if not args.only and any(row["case"] == name for row in rows):
+    for name in args.keep_calls or drawn():
+        if not args.keep_calls and any(row["case"] == name for row in rows):
             continue
         row = apart(name)
         print(row, flush=True)
-        if not args.only:
+        if not args.keep_calls:
             rows.append(row)
             kept.write_text("".join(json.dumps(row) + "\n" for row in rows))
             run = f"By `python benchmarks/reduce/run.py`, {len(rows)} of {len(drawn())}."

@@ -4,7 +4,7 @@
 
   exhaustive  onnxruntime's own `quantize_static` for each unit alone, scored on all samples held back
   debug       onnxruntime's `qdq_loss_debug`: every tensor of the quantised model beside the float one
-  fairway     `sense_file`, all of it, and once more with a tenth of the time that `exhaustive` took
+  fairway     `measure_sensitivity`, all of it, and again with a tenth of the time that `exhaustive` took
 
 Seconds are of the process, not of the clock, budgets too: other work on the machine does not count. Everything runs on
 one thread.
@@ -32,20 +32,26 @@ from onnxruntime.quantization import qdq_loss_debug as debug
 
 import fairway
 from fairway.model.subject import build_subject
-from fairway.record.files import versions
+from fairway.record.files import read_versions
 from fairway.tune import sensitivity as sensing
 from fairway.tune.quantize import calibration
-from fairway.tune.quantize.accuracy import Session
-from fairway.tune.quantize.error_metrics import add_up, compare
-from fairway.tune.quantize.prepare import FLOAT_OUTPUT, FOLLOWING, HEAVY, RECURRENT, prepare
+from fairway.tune.quantize.accuracy import OrtFile
+from fairway.tune.quantize.error_metrics import add_scores, score_outputs
+from fairway.tune.quantize.prepare import (
+    FLOAT_OUTPUT_OPERATORS,
+    FUSED_OPERATORS,
+    RECURRENT_OPERATORS,
+    WEIGHTED_OPERATORS,
+    prepare_graph,
+)
 from fairway.tune.quantize.quality_budget import Budget
-from fairway.tune.quantize.quantize_file import Wishes
+from fairway.tune.quantize.quantize_file import QuantizeSettings
 from fairway.tune.quantize.sample_split import open_samples
-from fairway.tune.sensitivity import sense_file
+from fairway.tune.sensitivity import SensitivityRequest, measure_sensitivity
 
 HERE = Path(__file__).parent
 SAMPLES = 32
-OPTIONS = {"OpTypesToExcludeOutputQuantization": [*FLOAT_OUTPUT]}
+OPTIONS = {"OpTypesToExcludeOutputQuantization": [*FLOAT_OUTPUT_OPERATORS]}
 
 
 class Reader:
@@ -70,10 +76,10 @@ def one_model(name: str, folder: Path) -> dict:
     assert result.verified, result
     subject = build_subject(model, [*kind.inputs], bounds=kind.bounds)
     started = time.process_time()
-    prepared = prepare(source, folder)
+    prepared = prepare_graph(source, folder)
     preparing = time.process_time() - started
     samples = open_samples(subject, None, SAMPLES)
-    calibrating, held = list(samples.calibrating()), samples.held_back
+    calibrating, held = list(samples.read_calibration()), samples.held_back
     row = {
         "model": name,
         "units": len(prepared.units),
@@ -93,8 +99,10 @@ def one_model(name: str, folder: Path) -> dict:
     for label, budget in runs.items():
         started = time.process_time()
         # Any drop will do: the search for what to keep in float is no part of what is compared.
-        wishes = Wishes("int8-static", samples=SAMPLES, budget=Budget(math.inf))
-        sensed = sense_file(source, subject, folder / f"{name}-{label}", wishes, budget=budget)
+        wishes = QuantizeSettings("int8-static", samples=SAMPLES, budget=Budget(math.inf))
+        sensed = measure_sensitivity(
+            source, subject, folder / f"{name}-{label}", wishes, SensitivityRequest(seconds=budget)
+        )
         seconds = time.process_time() - started
         alone = {one.group.name: one.alone for one in sensed.ranked}
         first = [one.group.units[0].module for one in sensed.ranked]
@@ -115,18 +123,18 @@ def one_model(name: str, folder: Path) -> dict:
 
 def exhaustive(prepared, calibrating, held, folder: Path) -> tuple[dict[str, float], float]:
     """As it is done by hand: quantise again for each unit, load, run everything. Recurrent units it cannot quantise."""
-    right = Session(prepared.path)
+    right = OrtFile(prepared.path)
     answers = [right(sample) for sample in held]
     exact = {}
     started = time.process_time()
     for unit in prepared.units:
-        if unit.operator in RECURRENT:
+        if unit.operator in RECURRENT_OPERATORS:
             continue
         path = folder / "one.onnx"
         static(prepared.path, path, calibrating, list(unit.nodes))
-        session = Session(path)
-        scores = (compare(right.names, a, session(s)) for a, s in zip(answers, held, strict=True))
-        exact[unit.name] = add_up(scores).drop("sqnr")
+        session = OrtFile(path)
+        scores = (score_outputs(right.names, a, session(s)) for a, s in zip(answers, held, strict=True))
+        exact[unit.name] = add_scores(scores).compute_drop("sqnr")
     return exact, time.process_time() - started
 
 
@@ -136,7 +144,7 @@ def static(source: Path, target: Path, calibrating, nodes: list[str]) -> None:
             source,
             target,
             Reader(calibrating),
-            op_types_to_quantize=[*HEAVY, *FOLLOWING],
+            op_types_to_quantize=[*WEIGHTED_OPERATORS, *FUSED_OPERATORS],
             per_channel=True,
             activation_type=QuantType.QUInt8,
             weight_type=QuantType.QInt8,
@@ -209,7 +217,7 @@ def table(rows: list[dict]) -> str:
                 f"the output. Fairway in as much time: {s['seconds']:.1f} s, {s['ranked']} of {row['units']} units,",
                 f"rank {s['rank']:.3f}, {s['samples']:.1f} samples each.",
             ]
-    lines += ["", "Versions: " + ", ".join(f"{k} {v}" for k, v in versions().items() if k != "fairway") + ".", ""]
+    lines += ["", "Versions: " + ", ".join(f"{k} {v}" for k, v in read_versions().items() if k != "fairway") + ".", ""]
     return "\n".join(lines)
 
 

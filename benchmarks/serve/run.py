@@ -60,13 +60,13 @@ def request(name: str, path: Path, sizes: dict[str, int], binary: bool) -> tuple
     """The inputs as .npz, and a whole HTTP request that holds them."""
     from fairway.deploy.serve.signature import read_signature
     from fairway.deploy.serve.tensors import DATATYPES
-    from fairway.model.canary import draw
+    from fairway.model.canary import draw_canary_inputs
     from fairway.model.onnx_file import open_header
-    from fairway.record.files import record_path
+    from fairway.record.files import get_record_path
     from fairway.record.reader import read_record
 
-    signature = read_signature(open_header(path), read_record(record_path(path)), False)
-    feeds = draw(signature.inputs, sizes)
+    signature = read_signature(open_header(path), read_record(get_record_path(path)), False)
+    feeds = draw_canary_inputs(signature.inputs, sizes)
     entries: list[dict[str, Any]] = []
     for label, array in feeds.items():
         entry = {"name": label, "shape": list(array.shape), "datatype": DATATYPES[array.dtype.name]}

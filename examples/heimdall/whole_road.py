@@ -21,7 +21,7 @@ from make_weights import IQ_LENGTH, RECEIVERS
 from recipe import RECORDINGS
 
 from fairway.deploy.callbacks import ExportOnBest
-from fairway.testing.servers import BUCKET, answers, free_ports, mlflow_server, s3_server
+from fairway.testing.servers import BUCKET, is_answering, find_free_ports, run_mlflow_server, run_s3_server
 
 NAME = "heimdall"
 
@@ -85,14 +85,14 @@ def make_version(number, model, optimizer, args, generator, held_back):
 @contextlib.contextmanager
 def served(folder):
     """`fairway serve` with the model from the registry, as its own process; the address of its REST side."""
-    http_port, grpc_port = free_ports(2)
+    http_port, grpc_port = find_free_ports(2)
     address = f"http://127.0.0.1:{http_port}"
     words = [str(pathlib.Path(sys.executable).with_name("fairway")), "serve", f"{NAME}=mlflow:{NAME}"]
     words += ["--http-port", str(http_port), "--grpc-port", str(grpc_port), "--workers", "1"]
     with (folder / "serve.log").open("w") as log:
         server = subprocess.Popen(words, stdout=log, stderr=log)
     try:
-        while not answers(f"{address}/v2/health/ready"):
+        while not is_answering(f"{address}/v2/health/ready"):
             if server.poll() is not None:
                 raise SystemExit((folder / "serve.log").read_text())
             time.sleep(0.2)
@@ -144,7 +144,7 @@ def main():
     model = HeimdallNet(RECEIVERS)
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
     with contextlib.ExitStack() as stack:
-        for variable, start in (("AWS_ENDPOINT_URL", s3_server), ("MLFLOW_TRACKING_URI", mlflow_server)):
+        for variable, start in (("AWS_ENDPOINT_URL", run_s3_server), ("MLFLOW_TRACKING_URI", run_mlflow_server)):
             if variable not in os.environ:
                 folder = args.folder.absolute() / start.__name__
                 folder.mkdir()

@@ -5,13 +5,26 @@ The names are loaded on first use, so that `import fairway` in a recipe, and `fa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fairway.telemetry import switch_off
+from fairway.telemetry import disable_telemetry
 
 if TYPE_CHECKING:
-    from fairway.convert.export import export, verify
-    from fairway.convert.generation.export_generator import export_generation
+    from fairway.api import (
+        bench,
+        export,
+        export_generation,
+        locate,
+        optimize,
+        publish,
+        pull,
+        quantize,
+        reduce,
+        run,
+        sensitivity,
+        serve,
+        verify,
+    )
     from fairway.convert.generation.generation_result import GenerationResult
     from fairway.convert.result import Result
     from fairway.diagnostics import Finding
@@ -19,7 +32,7 @@ if TYPE_CHECKING:
     from fairway.judge.evidence import Evidence
     from fairway.model.recipe import Recipe
 
-switch_off()
+disable_telemetry()
 
 __version__ = "0.1.0"
 
@@ -30,27 +43,51 @@ __all__ = [
     "Recipe",
     "Result",
     "UserError",
+    "bench",
     "export",
     "export_generation",
+    "locate",
+    "optimize",
+    "publish",
+    "pull",
+    "quantize",
+    "reduce",
+    "run",
+    "sensitivity",
+    "serve",
     "verify",
 ]
 
-_HOMES = {
+_MODULES = {
     "Evidence": "fairway.judge.evidence",
     "Finding": "fairway.diagnostics",
     "GenerationResult": "fairway.convert.generation.generation_result",
     "Recipe": "fairway.model.recipe",
     "Result": "fairway.convert.result",
     "UserError": "fairway.diagnostics.errors",
-    "export": "fairway.convert.export",
-    "export_generation": "fairway.convert.generation.export_generator",
-    "verify": "fairway.convert.export",
+    "bench": "fairway.api",
+    "export": "fairway.api",
+    "export_generation": "fairway.api",
+    "locate": "fairway.api",
+    "optimize": "fairway.api",
+    "publish": "fairway.api",
+    "pull": "fairway.api",
+    "quantize": "fairway.api",
+    "reduce": "fairway.api",
+    "run": "fairway.api",
+    "sensitivity": "fairway.api",
+    "serve": "fairway.api",
+    "verify": "fairway.api",
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
         raise AttributeError(f"module 'fairway' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,4 +1,4 @@
-"""`python -m fairway`, for where the command itself is not on the path."""
+"""`python -m fairway`, if the command is not on the path."""
 
 from fairway.cli import main
 

@@ -1,4 +1,4 @@
-"""A profile by operator and module: from events that are written here, so that every number is known."""
+"""A profile by operator and module, from made-up events, so that every number is known."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from fairway.tune.bench.profile import ITSELF, NOWHERE, modules_of_nodes, read_profile
+from fairway.tune.bench.profile import NO_MODULE, OWN_FORWARD, map_nodes_to_modules, read_profile
 
 SCOPES = "pkg.torch.onnx.name_scopes"
 
@@ -50,15 +50,15 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return original, ran
 
 
-def test_fused_nodes_are_traced_to_modules_by_what_they_give_are_called_or_are_taken_up_by(
+def test_fused_nodes_are_traced_to_modules_by_outputs_names_or_users(
     files: tuple[Path, Path],
 ) -> None:
     original, ran = files
-    assert modules_of_nodes(ran, original) == {
+    assert map_nodes_to_modules(ran, original) == {
         "made up": "second",
-        "in between": ITSELF,
-        "three/Fusion": ITSELF,
-        "four": NOWHERE,
+        "in between": OWN_FORWARD,
+        "three/Fusion": OWN_FORWARD,
+        "four": NO_MODULE,
     }
 
 
@@ -66,9 +66,7 @@ def event(name: str, kind: str, start: int, lasts: int) -> dict[str, object]:
     return {"cat": "Node", "name": f"{name}_kernel_time", "ts": start, "dur": lasts, "args": {"op_name": kind}}
 
 
-def test_warm_up_is_left_out_a_loop_is_without_its_body_and_one_slow_call_counts_for_little(
-    files: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_times_exclude_warm_up_loop_bodies_and_one_slow_call(files: tuple[Path, Path], tmp_path: Path) -> None:
     original, ran = files
     events = [{"cat": "Session", "name": "model_run", "ts": 0, "dur": 5}]
     for number, slow in enumerate((50, 1, 1, 9)):
@@ -77,14 +75,14 @@ def test_warm_up_is_left_out_a_loop_is_without_its_body_and_one_slow_call_counts
         events.append(event("three/Fusion", "Loop", start + 5000, 60))
         events.append(event("four", "Abs", start + 5010, 40))
     (tmp_path / "events.json").write_text(json.dumps(events))
-    found = read_profile(tmp_path / "events.json", ran, original, {"n": 3}, calls=3, plain=0.001)
-    assert [(cost.operator, cost.module, round(cost.seconds * 1e6), cost.runs) for cost in found.costs] == [
+    result = read_profile(tmp_path / "events.json", ran, original, {"n": 3}, calls=3, plain=0.001)
+    assert [(cost.operator, cost.module, round(cost.seconds * 1e6), cost.runs) for cost in result.costs] == [
         ("Fused", "second", 100, 1),
-        ("Abs", NOWHERE, 40, 1),
-        ("Loop", ITSELF, 20, 1),
+        ("Abs", NO_MODULE, 40, 1),
+        ("Loop", OWN_FORWARD, 20, 1),
     ]
-    assert found.seconds == pytest.approx(160e-6)
-    assert found.by_operator() == pytest.approx({"Fused": 100e-6, "Abs": 40e-6, "Loop": 20e-6})
+    assert result.seconds == pytest.approx(160e-6)
+    assert result.by_operator() == pytest.approx({"Fused": 100e-6, "Abs": 40e-6, "Loop": 20e-6})
 
 
 def test_a_node_in_a_loops_body_has_the_loops_module(tmp_path: Path) -> None:
@@ -98,4 +96,4 @@ def test_a_node_in_a_loops_body_has_the_loops_module(tmp_path: Path) -> None:
     scan = helper.make_node("Scan", ["x"], ["y"], name="scan", body=body, num_scan_inputs=1)
     scan.metadata_props.add(key=SCOPES, value="['', 'model', 'model.cell', 'scan']")
     path = save(tmp_path / "scan.onnx", scan)
-    assert modules_of_nodes(path, path) == {"scan": "cell", "inner": "cell"}
+    assert map_nodes_to_modules(path, path) == {"scan": "cell", "inner": "cell"}

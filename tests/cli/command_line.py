@@ -1,4 +1,4 @@
-"""What the tests of the command line share."""
+"""Helpers that the tests of the command line share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUICK = ("--level", "quick", "--route", "trace")
 
 @dataclass(frozen=True)
 class Said:
-    """How a command ended, and what it said where."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str

@@ -1,4 +1,4 @@
-"""The command line, called as a user would, in a folder of its own."""
+"""Fixtures: the command line, called as a user would, in a new folder."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_a_missing_recipe_file_is_refused(fairway: Fairway, folder: Path) -> Non
         folder,
         3,
         """
-        FW101 error: The recipe is not there
+        FW101 error: The recipe was not found
           seen      nosuch.py does not exist
           why       RECIPE is `path/to/file.py[:name]` or `package.module:name`.
           do        1. Check the path; a relative one starts at the current folder.
@@ -75,7 +75,7 @@ def test_a_missing_recipe_module_is_refused(fairway: Fairway, folder: Path) -> N
         folder,
         3,
         """
-        FW101 error: The recipe is not there
+        FW101 error: The recipe was not found
           seen      there is no module 'nosuch.models'
           why       RECIPE is `path/to/file.py[:name]` or `package.module:name`.
           do        1. Check the path; a relative one starts at the current folder.
@@ -92,7 +92,7 @@ def test_a_recipe_that_is_not_python_is_refused(fairway: Fairway, folder: Path, 
         folder,
         3,
         f"""
-        FW101 error: The recipe is not there
+        FW101 error: The recipe was not found
           seen      {address} is not a Python file
           why       RECIPE is `path/to/file.py[:name]` or `package.module:name`.
           do        1. Check the path; a relative one starts at the current folder.
@@ -108,7 +108,7 @@ def test_a_recipe_that_is_a_folder_is_refused(fairway: Fairway, folder: Path) ->
         folder,
         3,
         """
-        FW101 error: The recipe is not there
+        FW101 error: The recipe was not found
           seen      ./models is a folder
           why       RECIPE is `path/to/file.py[:name]` or `package.module:name`.
           do        1. Check the path; a relative one starts at the current folder.
@@ -128,7 +128,7 @@ def test_a_recipe_that_raises_is_reported_with_its_own_line(fairway: Fairway, fo
           seen      raises.py: ValueError: no weights today
           where     raises.py:2, in load
                     > raise ValueError('no weights today')
-          why       A recipe is Python and was run; the error is its own.
+          why       A recipe is Python code that Fairway runs, and that code failed.
           do        1. Run the file with python and fix the error.
         """,
         "raises.py",
@@ -146,7 +146,7 @@ def test_a_recipe_that_is_not_valid_python_is_reported_with_its_line(fairway: Fa
           seen      syntax.py: SyntaxError: '(' was never closed (syntax.py, line 2)
           where     syntax.py:2
                     > net = torch.nn.Linear(3,
-          why       A recipe is Python and was run; the error is its own.
+          why       A recipe is Python code that Fairway runs, and that code failed.
           do        1. Run the file with python and fix the error.
         """,
         "syntax.py",
@@ -164,7 +164,7 @@ def test_a_recipe_that_exits_is_reported_and_does_not_end_fairway(fairway: Fairw
           seen      exits.py: SystemExit: 0
           where     exits.py:3, in <module>
                     > sys.exit(0)
-          why       A recipe is Python and was run; the error is its own.
+          why       A recipe is Python code that Fairway runs, and that code failed.
           do        1. Run the file with python and fix the error.
         """,
         "exits.py",
@@ -182,7 +182,7 @@ def test_a_model_that_cannot_be_built_is_reported(fairway: Fairway, folder: Path
           seen      recipe.py:build: RuntimeError: Trying to create tensor with negative dimension -1: [-1, 3]
           where     recipe.py:8, in __init__
                     > self.fc = torch.nn.Linear(3, width)
-          why       A recipe is Python and was run; the error is its own.
+          why       A recipe is Python code that Fairway runs, and that code failed.
           do        1. Run the file with python and fix the error.
         """,
         "recipe.py:build",
@@ -198,7 +198,7 @@ def test_a_recipe_without_a_model_is_refused(fairway: Fairway, folder: Path) -> 
         folder,
         3,
         """
-        FW103 error: The recipe does not say which model is meant
+        FW103 error: The recipe does not identify a model
           seen      empty.py holds no recipe
           why       The name must be a fairway.Recipe, an nn.Module, a Module class, or a function that returns one.
           do        1. Name one of the candidates listed: RECIPE.py:name.
@@ -207,13 +207,13 @@ def test_a_recipe_without_a_model_is_refused(fairway: Fairway, folder: Path) -> 
     )
 
 
-def test_a_name_that_the_recipe_does_not_have_is_answered_with_the_names_it_has(fairway: Fairway, folder: Path) -> None:
+def test_an_unknown_name_is_answered_with_the_names_in_the_recipe(fairway: Fairway, folder: Path) -> None:
     assert_refused(
         fairway,
         folder,
         3,
         """
-        FW103 error: The recipe does not say which model is meant
+        FW103 error: The recipe does not identify a model
           seen      recipe.py has no 'Nett'; name one: recipe.py:Net, recipe.py:net
           why       The name must be a fairway.Recipe, an nn.Module, a Module class, or a function that returns one.
           do        1. Name one of the candidates listed: RECIPE.py:name.
@@ -236,7 +236,7 @@ def test_a_name_that_is_no_model_is_refused(fairway: Fairway, folder: Path, line
         folder,
         3,
         f"""
-        FW103 error: The recipe does not say which model is meant
+        FW103 error: The recipe does not identify a model
           seen      {seen}
           why       The name must be a fairway.Recipe, an nn.Module, a Module class, or a function that returns one.
           do        1. Name one of the candidates listed: RECIPE.py:name.
@@ -260,7 +260,7 @@ def test_a_missing_checkpoint_is_refused(fairway: Fairway, folder: Path) -> None
         folder,
         3,
         """
-        FW104 error: The checkpoint is not there
+        FW104 error: The checkpoint was not found
           seen      nosuch.pt
           why       The file named by the recipe or by --checkpoint does not exist.
           do        1. Check the path; one in a recipe starts at the recipe's folder.
@@ -377,7 +377,7 @@ def test_a_checkpoint_of_another_architecture_is_answered_with_the_first_mismatc
         folder,
         3,
         """
-        FW106 error: The checkpoint is of another architecture
+        FW106 error: The checkpoint belongs to another architecture
           seen      other.pt differs from Net in 8 places:
                         missing fc.bias
                         unexpected layers.0.w
@@ -401,7 +401,7 @@ def test_a_checkpoint_of_another_width_is_answered_with_both_shapes(fairway: Fai
         folder,
         3,
         """
-        FW106 error: The checkpoint is of another architecture
+        FW106 error: The checkpoint belongs to another architecture
           seen      wide.safetensors differs from Net in 2 places:
                         fc.weight: [8, 3] in the file, [4, 3] in the model
                         fc.bias: [8] in the file, [4] in the model
@@ -433,8 +433,8 @@ def test_a_pickle_is_refused_without_trust_and_none_of_its_code_runs(fairway: Fa
         """
         FW107 error: The checkpoint would run code when loaded
           seen      evil.pt: it names posix.mkdir, which is not a tensor
-          why       It is a pickle that holds more than tensors; unpickling it can do anything.
-          do        1. Convert it to safetensors on a machine you can lose, or pass --trust if you trust its author.
+          why       The file is a pickle that contains more than tensors. Unpickling it can run any code.
+          do        1. Convert it to safetensors in a sandbox, or pass --trust if you trust its author.
         """,
         "recipe.py",
         "--checkpoint",
@@ -453,8 +453,8 @@ def test_a_plain_pickle_is_refused_without_trust_and_without_torchs_warnings(fai
         """
         FW107 error: The checkpoint would run code when loaded
           seen      evil.pt: it holds more than tensors
-          why       It is a pickle that holds more than tensors; unpickling it can do anything.
-          do        1. Convert it to safetensors on a machine you can lose, or pass --trust if you trust its author.
+          why       The file is a pickle that contains more than tensors. Unpickling it can run any code.
+          do        1. Convert it to safetensors in a sandbox, or pass --trust if you trust its author.
         """,
         "recipe.py",
         "--checkpoint",
@@ -618,9 +618,9 @@ def test_an_input_declared_twice_is_refused(fairway: Fairway, folder: Path) -> N
         folder,
         2,
         """
-        FW011 error: The names given do not fit the inputs or outputs
+        FW011 error: The names do not match the inputs or outputs
           seen      the input 'x' is declared twice
-          why       Names are given one for one, in order, and must differ from one another.
+          why       Each tensor gets one name, in order, and names must be unique.
           do        1. Give as many distinct names as there are tensors.
         """,
         "recipe.py:Net",
@@ -688,7 +688,7 @@ def test_examples_that_disagree_on_a_dim_are_refused(fairway: Fairway, folder: P
         """
         FW013 error: The inputs disagree on the size of a dim
           seen      n is 2 by x axis 0 and 3 by x axis 1
-          why       One name stands for one size in all inputs at once.
+          why       A dim has the same size in all inputs.
           do        1. Give the dims different names, or make the sizes equal.
         """,
         "recipe.py",
@@ -711,10 +711,11 @@ def test_a_range_with_no_size_in_it_is_refused(
         folder,
         2,
         f"""
-        FW004 error: A dim's range holds no size
+        FW004 error: A dim's range contains no size
           seen      {seen}
-          why       No size lies between the bounds and is a multiple as asked.
-          do        1. Write the bounds as low..high with low ≤ high, low ≥ 0, and a multiple between them.
+          why       A range needs at least one size: low ≤ high, no negative bound, and a multiple between them.
+          do        1. Write the bounds as low..high with 0 ≤ low ≤ high, and a multiple between them if one is
+                    declared.
         """,
         "recipe.py",
         *dims,
@@ -727,9 +728,9 @@ def test_a_size_that_falls_below_zero_within_the_bounds_is_refused(fairway: Fair
         folder,
         2,
         """
-        FW004 error: A dim's range holds no size
-          seen      x axis 0: time-5 is no size at time=1
-          why       No size lies between the bounds and is a multiple as asked.
+        FW004 error: A dim's range contains no size
+          seen      x axis 0: time-5 is not a size at time=1
+          why       A range needs at least one size: low ≤ high, no negative bound, and a multiple between them.
           do        1. Give bounds for which the size is at least 0: --dim name=low..high.
         """,
         "recipe.py:Net",
@@ -746,7 +747,7 @@ def test_bounds_for_an_unknown_dim_are_answered_with_the_dims(fairway: Fairway, 
         """
         FW005 error: Bounds are given for a dim that no input has
           seen      'time' is not a dim of any input; the dims are: batch
-          why       Only names that stand in some input's shape vary.
+          why       Only names that appear in an input's shape are dims.
           do        1. Use one of the dim names listed, or add the name to an input's shape.
         """,
         "recipe.py",
@@ -764,9 +765,7 @@ def with_forward(folder: Path, forward: str) -> None:
     (folder / "recipe.py").write_text(body)
 
 
-def test_a_forward_that_fails_on_legal_inputs_is_shown_with_its_line_and_the_shape(
-    fairway: Fairway, folder: Path
-) -> None:
+def test_a_failing_forward_is_shown_with_its_line_and_the_shape(fairway: Fairway, folder: Path) -> None:
     with_forward(folder, "    def forward(self, x):\n        return self.fc(x[5:6].reshape(1, 3))\n")
     assert_failed(
         fairway,
@@ -787,7 +786,7 @@ def test_a_forward_that_fails_on_legal_inputs_is_shown_with_its_line_and_the_sha
     )
 
 
-def test_a_forward_that_fails_at_a_bound_only_is_shown_at_that_bound(fairway: Fairway, folder: Path) -> None:
+def test_a_forward_that_fails_only_at_a_bound_is_shown_there(fairway: Fairway, folder: Path) -> None:
     lines = (
         "    def forward(self, x):",
         "        if len(x) < 2:",
@@ -904,7 +903,7 @@ def test_numpy_inputs_are_refused_with_the_way_to_convert_them(fairway: Fairway,
         folder,
         2,
         """
-        FW015 error: The inputs are not in a form that is understood
+        FW015 error: The inputs have an unsupported form
           seen      the input 'x' is a numpy array
           why       `inputs` is a tuple of args, a dict of kwargs, an (args, kwargs) pair, a function (seed, **dims),
                     or a list of spec lines.
@@ -924,7 +923,7 @@ def test_an_input_on_the_meta_device_is_refused(fairway: Fairway, folder: Path) 
         FW012 error: A tensor is on the meta device
           seen      the input 'x' is on the meta device
           why       Meta tensors have a shape but no values, so there is nothing to run or compare.
-          do        1. Materialise the model (`to_empty` and load a checkpoint) and give real example tensors.
+          do        1. Materialize the model (`to_empty` and load a checkpoint) and give real example tensors.
         """,
         "recipe.py",
     )
@@ -940,7 +939,7 @@ def test_a_model_on_the_meta_device_is_refused(fairway: Fairway, folder: Path) -
         FW012 error: A tensor is on the meta device
           seen      fc.weight of the model is on the meta device
           why       Meta tensors have a shape but no values, so there is nothing to run or compare.
-          do        1. Materialise the model (`to_empty` and load a checkpoint) and give real example tensors.
+          do        1. Materialize the model (`to_empty` and load a checkpoint) and give real example tensors.
         """,
         "recipe.py",
     )
@@ -959,9 +958,9 @@ def test_an_inputs_function_that_ignores_the_size_asked_for_is_refused(fairway: 
           domain    batch 1..8
 
         FW003 error: The spec contradicts an example tensor
-          seen      inputs(2, batch=1) gave x as float32[2, 3], not float32[1, 3]
+          seen      inputs(2, batch=1) returned x as float32[2, 3]; float32[1, 3] was expected
           why       The declared rank, dtype or fixed size differs from the tensor that was given.
-          do        1. Make the inputs function answer with the sizes it is asked for.
+          do        1. Make the inputs function return tensors of the sizes it is called with.
         """,
         "recipe.py",
     )
@@ -974,7 +973,7 @@ def test_an_inputs_function_that_raises_is_shown_with_its_line(fairway: Fairway,
         folder,
         2,
         """
-        FW015 error: The inputs are not in a form that is understood
+        FW015 error: The inputs have an unsupported form
           seen      inputs(0, batch=2) raised ZeroDivisionError: division by zero
           where     recipe.py:14, in <lambda>
                     > net = fairway.Recipe(Net, lambda seed, batch: 1 / 0, dims={"x": "batch 3"}, bounds={"batch": (1,
@@ -994,9 +993,9 @@ def test_output_names_that_do_not_fit_are_a_usage_error(fairway: Fairway, folder
         folder,
         2,
         """
-        FW011 error: The names given do not fit the inputs or outputs
+        FW011 error: The names do not match the inputs or outputs
           seen      output_names gives ['a', 'b']; forward returns ['output']
-          why       Names are given one for one, in order, and must differ from one another.
+          why       Each tensor gets one name, in order, and names must be unique.
           do        1. Give as many distinct names as there are tensors.
         """,
         "recipe.py",
@@ -1037,7 +1036,16 @@ def test_an_opset_that_the_only_route_cannot_write_is_refused(fairway: Fairway) 
             "level 'high'; the levels are none, quick, standard, deep",
             "Use one of the values listed.",
         ),
-        (("--memory", "lots"), "--memory 'lots' is no size", "Write a size such as 8G or 500M."),
+        (
+            ("--memory", "lots"),
+            "--memory: expected a size such as 8G or 500M, got 'lots'",
+            "Write a size such as 8G or 500M after --memory.",
+        ),
+        (
+            ("--timeout", "soon"),
+            "--timeout: expected a time such as 90s, 5m or 1h, got 'soon'",
+            "Write a time such as 90s, 5m or 1h after --timeout.",
+        ),
     ],
 )
 def test_an_unknown_value_of_an_option_is_refused(
@@ -1048,9 +1056,9 @@ def test_an_unknown_value_of_an_option_is_refused(
         folder,
         2,
         f"""
-        FW006 error: The value of an option is not one that is known
+        FW006 error: An option has an invalid value
           seen      {seen}
-          why       Options with a fixed set of values take only those.
+          why       The option does not accept this value.
           do        1. {todo}
         """,
         "recipe.py",
@@ -1064,10 +1072,10 @@ def test_an_unknown_route_is_answered_with_the_routes(fairway: Fairway, folder: 
         folder,
         2,
         """
-        FW006 error: The value of an option is not one that is known
+        FW006 error: An option has an invalid value
           seen      route 'onnx'; the routes are export-dynamic, export-named, export-auto, strict-dynamic, trace,
                     pieces, script
-          why       Options with a fixed set of values take only those.
+          why       The option does not accept this value.
           do        1. Use one of the values listed.
         """,
         "recipe.py",
@@ -1106,7 +1114,7 @@ def test_a_file_that_exists_is_not_replaced_without_overwrite(fairway: Fairway, 
         """
         FW008 error: The output file exists
           seen      out.onnx
-          why       A file that is there is never replaced unless asked.
+          why       Existing files are replaced only with --overwrite.
           do        1. Pass --overwrite (overwrite=True), or name another file.
         """,
         "recipe.py",
@@ -1124,7 +1132,7 @@ def test_weights_and_records_that_exist_are_not_replaced_either(fairway: Fairway
         f"""
         FW008 error: The output file exists
           seen      {name}
-          why       A file that is there is never replaced unless asked.
+          why       Existing files are replaced only with --overwrite.
           do        1. Pass --overwrite (overwrite=True), or name another file.
         """,
         "recipe.py",
@@ -1185,7 +1193,7 @@ def test_a_read_only_folder_is_refused_before_the_model_is_loaded(
     assert said.code == 2
 
 
-def test_a_record_path_that_is_a_folder_is_refused_before_anything_is_replaced(fairway: Fairway, folder: Path) -> None:
+def test_a_record_path_that_is_a_folder_is_refused_first(fairway: Fairway, folder: Path) -> None:
     (folder / "out.fairway.json").mkdir()
     assert_refused(fairway, folder, 2, CANNOT_WRITE.format(seen="out.fairway.json is a folder"), "recipe.py")
 
@@ -1290,7 +1298,7 @@ def test_a_folder_in_place_of_an_onnx_file_is_refused(fairway: Fairway, folder: 
 def test_a_truncated_onnx_file_is_refused(fairway: Fairway, folder: Path, good_file: Path) -> None:
     (folder / "model.onnx").write_bytes(good_file.read_bytes()[:100])
     seen = (
-        "model.onnx (100 bytes) is truncated or no ONNX model: Error parsing message with type\n"
+        "model.onnx (100 bytes) is truncated or not an ONNX model: Error parsing message with type\n"
         "                    'onnx.ModelProto': Wire format was corrupt"
     )
     assert_unreadable(fairway, NOT_ONNX.format(seen=seen))
@@ -1299,7 +1307,7 @@ def test_a_truncated_onnx_file_is_refused(fairway: Fairway, folder: Path, good_f
 def test_a_file_that_is_not_onnx_is_refused(fairway: Fairway, folder: Path) -> None:
     (folder / "model.onnx").write_text("<!DOCTYPE html>\n<p>Not found\n")
     seen = (
-        "model.onnx (29 bytes) is truncated or no ONNX model: Error parsing message with type\n"
+        "model.onnx (29 bytes) is truncated or not an ONNX model: Error parsing message with type\n"
         "                    'onnx.ModelProto': Wire format was corrupt"
     )
     assert_unreadable(fairway, NOT_ONNX.format(seen=seen))
@@ -1307,7 +1315,7 @@ def test_a_file_that_is_not_onnx_is_refused(fairway: Fairway, folder: Path) -> N
 
 def test_an_empty_onnx_file_is_refused(fairway: Fairway, folder: Path) -> None:
     (folder / "model.onnx").write_bytes(b"")
-    assert_unreadable(fairway, NOT_ONNX.format(seen="model.onnx (0 bytes) holds no graph with outputs"))
+    assert_unreadable(fairway, NOT_ONNX.format(seen="model.onnx (0 bytes) contains no graph with outputs"))
 
 
 def test_missing_external_data_is_refused(fairway: Fairway, good_file: Path) -> None:
@@ -1315,9 +1323,9 @@ def test_missing_external_data_is_refused(fairway: Fairway, good_file: Path) -> 
     assert_unreadable(
         fairway,
         """
-        FW111 error: The model's external data is not there
-          seen      model.onnx needs weights.bin, which is not beside it
-          why       Large weights live in a second file beside the model, and that file is missing or too short.
+        FW111 error: The model's external data is missing
+          seen      model.onnx needs weights.bin, which does not exist or is not a regular file
+          why       Large weights are stored in a second file beside the model, and that file is missing or too short.
           do        1. Copy the data file into the model's folder under the name listed.
         """,
     )
@@ -1329,9 +1337,9 @@ def test_truncated_external_data_is_refused(fairway: Fairway, folder: Path, good
     assert_unreadable(
         fairway,
         """
-        FW111 error: The model's external data is not there
+        FW111 error: The model's external data is missing
           seen      weights.bin has 60 bytes, model.onnx needs 64
-          why       Large weights live in a second file beside the model, and that file is missing or too short.
+          why       Large weights are stored in a second file beside the model, and that file is missing or too short.
           do        1. Copy the data file into the model's folder under the name listed.
         """,
     )
@@ -1347,8 +1355,8 @@ def test_external_data_outside_the_folder_is_refused(
         fairway,
         f"""
         FW112 error: The model's external data points outside its folder
-          seen      model.onnx: w asks for '{location}'
-          why       A model file may not read other files of the machine; this one asks to.
+          seen      model.onnx: w refers to '{location}'
+          why       A model file must not read other files on the machine, and this one tries to.
           do        1. Do not load this file unless you made it; if you did, save it with its data beside it.
         """,
     )
@@ -1358,7 +1366,7 @@ def test_external_data_outside_the_folder_is_refused(
     ("entries", "seen"),
     [
         ({"offset": "-64"}, "model.onnx: w has an offset or length below 0"),
-        ({"offset": "many"}, "model.onnx: w has an offset or length that is no number"),
+        ({"offset": "many"}, "model.onnx: w has an offset or length that is not a number"),
     ],
 )
 def test_external_data_at_an_impossible_offset_is_refused(
@@ -1392,7 +1400,7 @@ def test_with_json_the_finding_is_on_standard_output_and_nothing_is_said(fairway
         "verdict": "failed",
         "findings": [
             {
-                "title": "The recipe is not there",
+                "title": "The recipe was not found",
                 "severity": "error",
                 "kind": "input",
                 "code": "FW101",
@@ -1401,7 +1409,7 @@ def test_with_json_the_finding_is_on_standard_output_and_nothing_is_said(fairway
                 "why": "RECIPE is `path/to/file.py[:name]` or `package.module:name`.",
                 "todo": ["Check the path; a relative one starts at the current folder."],
                 "upstream": [],
-                "artefacts": [],
+                "artifacts": [],
                 "data": {},
             }
         ],

@@ -161,7 +161,7 @@ def test_explain_prints_the_page_of_a_code_in_any_case(fairway: Fairway) -> None
         "FW008 file-exists (error)",
         "  The output file exists.",
         "  whose     your input",
-        "  why       A file that is there is never replaced unless asked.",
+        "  why       Existing files are replaced only with --overwrite.",
         "  do        1. Pass --overwrite (overwrite=True), or name another file.",
     ]
     assert said.code == 0

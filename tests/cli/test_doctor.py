@@ -26,9 +26,9 @@ STEPS = [
 @pytest.fixture(autouse=True)
 def stage(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine({"python": "3.11.7", "torch": "2.13.0"}, "Linux", "glibc 2.36", 2, ("avx2",), 2**33, 2**34, 2**35)
-    monkeypatch.setattr(machine_module, "look_around", lambda: machine)
-    monkeypatch.setattr(examine, "examine", lambda *anything: STEPS)
-    monkeypatch.setattr(examine, "tools", lambda: (DYNAMO, TORCHSCRIPT, ORT))
+    monkeypatch.setattr(machine_module, "inspect_machine", lambda: machine)
+    monkeypatch.setattr(examine, "run_probes", lambda *anything: STEPS)
+    monkeypatch.setattr(examine, "list_tools", lambda: (DYNAMO, TORCHSCRIPT, ORT))
 
 
 def test_the_machine_the_table_the_findings_and_last_the_verdict(fairway: Fairway) -> None:
@@ -56,7 +56,7 @@ def test_the_machine_the_table_the_findings_and_last_the_verdict(fairway: Fairwa
 
 
 def test_a_recipe_is_tried_and_its_chatter_is_kept_off_the_result(fairway: Fairway, monkeypatch: Any) -> None:
-    monkeypatch.setattr(examine, "examine", lambda *anything: STEPS[:2])
+    monkeypatch.setattr(examine, "run_probes", lambda *anything: STEPS[:2])
     with open("recipe.py", "a") as file:
         file.write("print('a recipe may chatter')\n")
     said = fairway("doctor", "recipe.py", "--route", "trace", "--json")
@@ -69,12 +69,12 @@ def test_a_recipe_is_tried_and_its_chatter_is_kept_off_the_result(fairway: Fairw
 
 def test_an_unknown_probe_is_a_usage_error_that_lists_the_known(fairway: Fairway) -> None:
     said = fairway("doctor", "--probe", "nonsense")
-    assert "probe 'nonsense'; the probes are constant, linear," in " ".join(said.err.split())
+    assert "probe 'nonsense'; expected one of constant, linear," in " ".join(said.err.split())
     assert said.code == 2
 
 
 def test_a_recipe_that_is_not_there_is_said_before_anything_is_probed(fairway: Fairway, monkeypatch: Any) -> None:
-    monkeypatch.setattr(machine_module, "look_around", lambda: pytest.fail("the machine was looked at"))
+    monkeypatch.setattr(machine_module, "inspect_machine", lambda: pytest.fail("the machine was looked at"))
     said = fairway("doctor", "nothing.py:net")
     assert "seen      nothing.py does not exist" in said.err
     assert (said.out, said.code) == ("", 3)

@@ -7,12 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fairway.cli.show import loading
+from fairway.cli.show import show_loading
 
 
-def test_while_torch_is_loaded_garbage_is_looked_for_less_often_and_then_as_before() -> None:
+def test_garbage_is_collected_rarely_while_torch_is_loaded() -> None:
     before = gc.get_threshold()
-    with loading():
+    with show_loading():
         assert gc.get_threshold()[0] > before[0]
     assert gc.get_threshold() == before
 
@@ -29,7 +29,7 @@ def test_at_the_end_nothing_is_looked_through_any_more() -> None:
     assert done.stdout.splitlines()[-1] == "frozen True"
 
 
-def test_what_was_imported_before_the_recipe_is_not_looked_through_and_what_the_recipe_makes_is(tmp_path: Path) -> None:
+def test_only_objects_of_the_recipe_are_searched_for_garbage(tmp_path: Path) -> None:
     recipe = tmp_path / "recipe.py"
     recipe.write_text(
         "import gc, sys\n"

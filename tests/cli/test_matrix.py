@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 
 from fairway.debug.versions import environments
-from fairway.debug.versions.environments import EnvironmentSpec, NotMade
+from fairway.debug.versions.environments import EnvironmentNotMade, EnvironmentSpec
 
 from .command_line import Fairway
 
 UV = environments.Uv
 
 RECORD: dict[str, Any] = {
+    "format": 2,
+    "subject": {"sha256": "0" * 64, "domain": {}},
     "verdict": "verified",
     "route": "trace",
     "remedies": [],
@@ -42,16 +44,16 @@ def no_uv(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def make(cache: Path) -> Any:
         def maker(wanted: EnvironmentSpec) -> Path:
             if "9" in dict(wanted.pins).values():
-                raise NotMade("uv pip: there is no 9")
+                raise EnvironmentNotMade("uv pip: there is no 9")
             return python
 
         return maker
 
     monkeypatch.setattr(environments, "Uv", make)
-    monkeypatch.setattr(environments, "this_environment", lambda wanted: python)
+    monkeypatch.setattr(environments, "use_this_python", lambda wanted: python)
 
 
-def test_versions_stand_side_by_side_and_one_that_cannot_be_had_is_a_row(fairway: Fairway) -> None:
+def test_a_version_that_cannot_be_installed_is_a_row(fairway: Fairway) -> None:
     said = fairway("matrix", "recipe.py", "--torch", "2.9.1, 9", "--transformers", "5.22.2", "--cache", "kept")
     assert said.out.splitlines()[:4] == [
         "| torch | transformers | verdict | route | remedies | seconds | why |",
@@ -62,7 +64,7 @@ def test_versions_stand_side_by_side_and_one_that_cannot_be_had_is_a_row(fairway
     assert (said.err, said.code) == ("", 1)
 
 
-def test_json_holds_the_rows_and_the_torch_here_is_taken_where_none_is_named(fairway: Fairway) -> None:
+def test_json_has_the_rows_and_the_installed_torch_by_default(fairway: Fairway) -> None:
     said = fairway("matrix", "recipe.py", "--cache", "kept", "--json")
     (row,) = json.loads(said.out)
     assert (row["verdict"], row["installed"]["torch"], said.code) == ("verified", "2.13.0", 0)
@@ -72,11 +74,11 @@ def test_json_holds_the_rows_and_the_torch_here_is_taken_where_none_is_named(fai
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("matrix", "recipe.py", "--torch", "new"), 2, "--torch 'new' is no version"),
+        (("matrix", "recipe.py", "--torch", "new"), 2, "--torch: expected a version, got 'new'"),
         (("matrix", "nothing.py", "--torch", "2.9.1"), 3, "FW101"),
         (("watch",), 3, "fairway-watch.json does not exist"),
         (("watch", "list"), 3, "fairway-watch.json does not exist"),
-        (("watch", "add", "recipe.py", "--blocked-by", "me"), 2, "neither owner/repo#number nor the id"),
+        (("watch", "add", "recipe.py", "--blocked-by", "me"), 2, "expected owner/repo#number or the id"),
         (("watch", "add", "nothing.py", "--blocked-by", "a/b#1"), 3, "FW101"),
     ],
 )
@@ -94,9 +96,9 @@ def test_without_uv_one_finding_says_how_to_get_it(
     monkeypatch.setattr(sys, "executable", str(folder / "python"))
     said = fairway("matrix", "recipe.py", "--torch", "2.9.1", "--cache", "kept")
     assert said.err.splitlines() == [
-        "FW018 error: What was asked for needs a package that is not installed",
-        "  seen      environments are made by the program uv, which is not on the path",
-        "  why       A plain install brings only what every export needs; the rest are extras.",
+        "FW018 error: An optional package is not installed",
+        "  seen      environments need the program uv, which is not on the path",
+        "  why       A plain install contains only what every export needs. This feature needs an extra.",
         "  do        1. pip install uv",
     ]
     assert said.code == 2

@@ -1,4 +1,4 @@
-"""On a real terminal: colour unless NO_COLOR forbids it, progress, narrow windows. Also: errors and bugs as JSON."""
+"""On a real terminal: color unless NO_COLOR forbids it, progress, narrow windows. Also: errors and bugs as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from fairway.diagnostics import columns
-from fairway.diagnostics.render import markdown
+from fairway.diagnostics.render import format_markdown_table
 
 from .command_line import QUICK, Fairway
 
@@ -49,7 +49,7 @@ net = fairway.Recipe(Net, ["x: float32[batch, 3]"], bounds={"batch": (1, 16)}, o
 
 
 def on_a_terminal(folder: Path, *words: str, no_color: bool = False, columns: int = 80) -> tuple[str, int]:
-    """What the command says to a terminal, and how it ends."""
+    """Run a command on a terminal and return its output and exit code."""
     environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
     environment |= {"PYTHONPATH": str(ROOT / "src"), "TERM": "xterm-256color"} | ({"NO_COLOR": "1"} if no_color else {})
     ours, theirs = pty.openpty()
@@ -71,12 +71,12 @@ def on_a_terminal(folder: Path, *words: str, no_color: bool = False, columns: in
 
 
 @pytest.mark.parametrize("no_color", [False, True])
-def test_a_verdict_has_its_colour_unless_that_is_forbidden(folder: Path, no_color: bool) -> None:
+def test_a_verdict_has_its_color_unless_that_is_forbidden(folder: Path, no_color: bool) -> None:
     said, code = on_a_terminal(folder, "export", "recipe.py", "-o", "out.onnx", *QUICK, no_color=no_color)
     assert code == 0
     assert ("\x1b[1;32mverified\x1b[0m" in said) is not no_color
     assert "verified" in said
-    assert ("\x1b[1;" in said or "\x1b[3" in said) is not no_color, "the line of progress may be wiped, not coloured"
+    assert ("\x1b[1;" in said or "\x1b[3" in said) is not no_color, "the line of progress may be wiped, not colored"
 
 
 def test_a_narrow_terminal_shows_progress_and_a_result_that_fit_into_it(folder: Path) -> None:
@@ -100,9 +100,7 @@ def test_a_narrow_terminal_shows_progress_and_a_result_that_fit_into_it(folder: 
     assert re.search(r"ladder +trace: verified, [\d.]+ s,", result)
 
 
-def test_in_a_pipe_there_is_no_progress_and_the_width_is_always_the_same(
-    fairway: Fairway, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pipe_gets_no_progress_and_a_fixed_width(fairway: Fairway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setattr("fairway.cli.show._QUIET_SECONDS", 0.0)
     said = fairway("export", "recipe.py", "-o", "out.onnx", *QUICK)
@@ -112,7 +110,7 @@ def test_in_a_pipe_there_is_no_progress_and_the_width_is_always_the_same(
 
 
 @pytest.mark.parametrize("words", [("exprot",), ("export",), ("-h",), ("explain", "FW001"), ("explain", "--list")])
-def test_nothing_else_is_coloured_where_that_is_forbidden(folder: Path, words: tuple[str, ...]) -> None:
+def test_nothing_is_colored_if_that_is_forbidden(folder: Path, words: tuple[str, ...]) -> None:
     said, code = on_a_terminal(folder, *words, no_color=True)
     assert said.strip()
     assert "\x1b" not in said
@@ -126,7 +124,7 @@ def test_nothing_else_is_coloured_where_that_is_forbidden(folder: Path, words: t
         (("reduce", "--json"), "Missing argument 'RECIPE'."),
         (("exprot", "--json"), "No such command 'exprot'."),
         (("reduce", "recipe.py", "--json", "--lvl", "quick"), "No such option: --lvl"),
-        (("reduce", "recipe.py", "--json", "--timeout", "soon"), "Invalid value for '--timeout': "),
+        (("sensitivity", "m.onnx", "--json", "--jobs", "many"), "Invalid value for '--jobs': "),
     ],
 )
 def test_with_json_a_usage_error_is_json_too(fairway: Fairway, words: tuple[str, ...], seen: str) -> None:
@@ -165,11 +163,11 @@ def test_nothing_to_reduce_is_json_too(fairway: Fairway, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("wide", [None, 120, 40])
-def test_a_table_for_a_readme_is_one_unless_a_terminal_is_too_narrow(
-    monkeypatch: pytest.MonkeyPatch, wide: int | None
-) -> None:
-    monkeypatch.setattr(columns, "terminal", lambda: wide)
-    lines = markdown([["torch", "verdict", "why"], ["2.9.1", "wrong", "a | b, " * 6], ["2.13.0", "verified", ""]])
+def test_a_markdown_table_is_stacked_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch, wide: int | None) -> None:
+    monkeypatch.setattr(columns, "get_terminal_columns", lambda: wide)
+    lines = format_markdown_table(
+        [["torch", "verdict", "why"], ["2.9.1", "wrong", "a | b, " * 6], ["2.13.0", "verified", ""]]
+    )
     if wide == 40:
         assert lines[:2] == ["2.9.1", "  verdict wrong"]
         assert lines[3:] == ["2.13.0", "  verdict verified"]

@@ -10,19 +10,23 @@ import pytest
 
 from fairway.convert.ladder.route import ROUTES
 from fairway.convert.remedies.catalogue import BUILT_IN as CATALOGUE
+from fairway.convert.remedies.contract import STAGES
 from fairway.diagnostics.codes import _ROWS
 from fairway.testing import check_apply, check_detect, check_metadata, make_case
 
 ROOT = Path(__file__).parents[2]
 SOURCES, TESTS = ROOT / "src/fairway/convert/remedies", ROOT / "tests/remedies"
-NOT_REMEDIES = {"packed_sequence", "__init__", "catalogue", "contract", "plugin_remedies"}
 
 every_remedy = pytest.mark.parametrize("name", CATALOGUE)
 
 
-def test_every_file_is_in_the_table_and_nothing_else_is() -> None:
-    files = {path.stem for path in SOURCES.glob("*.py")} - NOT_REMEDIES
-    assert files == set(CATALOGUE)
+def test_every_test_file_has_a_remedy() -> None:
+    assert {path.stem.removeprefix("test_") for path in TESTS.glob("test_*.py")} == set(CATALOGUE)
+
+
+def test_remedies_are_sorted_by_stage_and_order_and_no_two_share_both() -> None:
+    places = [(STAGES.index(remedy.stage), remedy.order) for remedy in CATALOGUE.values()]
+    assert places == sorted(set(places))
 
 
 @every_remedy

@@ -73,7 +73,7 @@ LAZY = {
     "fairway.deploy.serve.rpc": {"grpc"},
     "fairway.deploy.serve.tensors": {"orjson"},
 }
-"""Modules that only a feature of an extra imports; `fairway.diagnostics.extras.require` stands before them."""
+"""Modules that only a feature of an extra imports; `fairway.diagnostics.extras.require_extra` stands before them."""
 
 
 def test_what_a_module_imports_at_its_top_comes_with_a_plain_install() -> None:
@@ -182,9 +182,9 @@ def test_a_plain_install_exports_and_names_the_extra_for_each_feature_it_lacks(t
     assert out.splitlines()[:6] == [
         "2",
         "",
-        "FW018 error: What was asked for needs a package that is not installed",
+        "FW018 error: An optional package is not installed",
         "  seen      the level deep needs hypothesis",
-        "  why       A plain install brings only what every export needs; the rest are extras.",
+        "  why       A plain install contains only what every export needs. This feature needs an extra.",
         "  do        1. Install the extra: pip install 'fairway[deep]'",
     ]
     assert "FW102 error: The recipe raised an error" in out

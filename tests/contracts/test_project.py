@@ -17,7 +17,7 @@ import yaml
 
 import fairway
 from fairway.diagnostics.plugins import KNOWLEDGE, REMEDIES, TRANSLATIONS
-from fairway.record.files import FORMAT
+from fairway.record.schema import FORMAT
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("cli.md", "findings.md", "knowledge.md", "python.md", "remedies.md")
+PAGES = ("cli.md", "findings.md", "knowledge.md", "python.md", "record.md", "remedies.md")
 WRITTEN_BY_HAND = ("glossary.md", "stability.md")
 
 

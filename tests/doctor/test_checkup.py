@@ -1,4 +1,4 @@
-"""Whole visits, on this machine as it is and with an exporter that is broken on purpose."""
+"""Complete checkups, on this machine as it is and with a deliberately broken exporter."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 import torch
 
-from fairway.convert.export import make_settings, warm_up
+from fairway.convert.export import make_settings, preload_modules
 from fairway.debug.doctor import checkup, examine
 from fairway.debug.doctor.checkup import RecipeToTry, check_up
-from fairway.debug.doctor.examine import compare
+from fairway.debug.doctor.examine import find_mismatch
 from fairway.debug.doctor.machine import Machine
 from fairway.debug.doctor.probe_steps import DYNAMO, PYTORCH, TORCHSCRIPT, ProbeStep
-from fairway.debug.doctor.probes import EXAMPLE, OTHER, PROBES, Line, Probe
+from fairway.debug.doctor.probes import EXAMPLE_BATCH, OTHER_BATCH, PROBES, Probe, ProbeModel
 from fairway.model.recipe import Overrides
 from fairway.workers.attempt import Limits, Workers
 
@@ -66,12 +66,12 @@ def visit(tmp_path: Path) -> Callable[..., checkup.Checkup]:
     (tmp_path / "recipe.py").write_text(RECIPES)
 
     def check(name: str = "", *routes: str, probes: tuple[str, ...] = TWO) -> checkup.Checkup:
-        def asked() -> RecipeToTry:
+        def load_request() -> RecipeToTry:
             settings = make_settings("quick", routes, None, not routes, 120, 0)
             spelt = " ".join(f"--route {r}" for r in routes)
             return RecipeToTry(f"{tmp_path}/recipe.py:{name}", Overrides(), settings, spelt)
 
-        return check_up(FINE, probes, asked if name else None, lambda event: None)
+        return check_up(FINE, probes, load_request if name else None, lambda event: None)
 
     return check
 
@@ -80,11 +80,11 @@ def visit(tmp_path: Path) -> Callable[..., checkup.Checkup]:
 def healthy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The probes are not walked again where the recipe alone is the question."""
     fine = [ProbeStep("linear", DYNAMO, DYNAMO), ProbeStep("linear", TORCHSCRIPT, TORCHSCRIPT)]
-    monkeypatch.setattr(examine, "examine", lambda *anything: fine)
+    monkeypatch.setattr(examine, "run_probes", lambda *anything: fine)
 
 
 def constants(model: Any, example: Any) -> bool:
-    """Whether TorchScript's graph of the model holds a constant, as seed 000's exporter could not serialise one."""
+    """Return whether TorchScript's graph has a constant, which seed 000's exporter could not serialize."""
     if isinstance(model, torch.export.ExportedProgram):
         calls = [node for node in model.graph.nodes if node.op == "call_function"]
         return any(not isinstance(argument, torch.fx.Node) for node in calls for argument in node.args)
@@ -117,7 +117,7 @@ def test_seed_000s_broken_exporter_is_told_from_a_bad_model(
     break_exporters(True, False)
     seen = visit("good")
     assert problems(seen) == {("constant", tool): f"RuntimeError: {SEED}" for tool in ("dynamo", "TorchScript")}
-    assert (seen.diagnosis.blame, seen.healthy) == ("machine", False)
+    assert (seen.diagnosis.blame, seen.is_healthy) == ("machine", False)
     assert seen.diagnosis.sentence == (
         f"Your machine, not your model: dynamo fails for 1 of 2 models that are known to export (constant: "
         f"RuntimeError: {SEED}), TorchScript too."
@@ -132,7 +132,7 @@ def test_where_one_exporter_is_broken_the_other_one_is_named(
     seen = visit("good", "trace")
     assert seen.tried is not None
     assert seen.tried.record is not None
-    assert seen.tried.record["verdict"] == "failed"
+    assert seen.tried.record.verdict == "failed"
     assert seen.diagnosis.blame == "machine"
     assert seen.diagnosis.sentence.startswith("Your machine, not your model: TorchScript fails for 1 of 2 models")
     assert "dynamo works; the recipe is verified without --route trace (export-dynamic)" in seen.diagnosis.sentence
@@ -165,9 +165,9 @@ def test_without_torch_there_is_still_a_verdict() -> None:
 
 @pytest.fixture
 def workers() -> Iterator[Workers]:
-    warm_up()
-    with Workers(Limits(60)) as found:
-        yield found
+    preload_modules()
+    with Workers(Limits(60)) as result:
+        yield result
 
 
 def test_a_probe_that_dies_is_a_result_and_the_next_is_walked(workers: Workers, tmp_path: Path) -> None:
@@ -177,26 +177,26 @@ def test_a_probe_that_dies_is_a_result_and_the_next_is_walked(workers: Workers, 
 
     probes = [Probe("deadly", die, lambda n: torch.ones(n, 2), 0.0)]
     probes += [Probe("wrong", lambda m, x: x, lambda n: torch.ones(n, 2), 3.0)]
-    steps = examine.examine(workers, probes, tmp_path, lambda event: None)
+    steps = examine.run_probes(workers, probes, tmp_path, lambda event: None)
     assert [(s.probe, s.tool, s.problem) for s in steps if s.way == "TorchScript"] == [
         ("deadly", PYTORCH, "its process died, signal 11"),
-        ("wrong", PYTORCH, "answers 10.0, where 3.0 is known"),
+        ("wrong", PYTORCH, "returns 10.0 instead of 3.0"),
     ]
     assert len(steps) == 4
 
 
 def test_after_three_deaths_the_rest_of_the_way_is_left_out(workers: Workers, tmp_path: Path) -> None:
     probes = [Probe(f"p{i}", lambda m, x: os.abort(), lambda n: torch.ones(n), 0.0) for i in range(5)]
-    steps = examine.examine(workers, probes, tmp_path, lambda event: None)
+    steps = examine.run_probes(workers, probes, tmp_path, lambda event: None)
     assert [s.probe for s in steps] == ["p0", "p1", "p2"] * 2
 
 
 @pytest.mark.parametrize("probe", PROBES, ids=lambda p: p.name)
 def test_a_probes_answer_is_known_and_its_sizes_differ(probe: Probe) -> None:
-    model = Line(probe)
-    assert examine._answered(model(probe.inputs(OTHER)), probe.answer) == ""
-    assert examine._answered(model(probe.inputs(OTHER)), probe.answer * 1.001 + 0.001) != ""
-    assert (len(probe.inputs(EXAMPLE)), len(probe.inputs(OTHER))) == (EXAMPLE, OTHER)
+    model = ProbeModel(probe)
+    assert examine._check_answer(model(probe.inputs(OTHER_BATCH)), probe.answer) == ""
+    assert examine._check_answer(model(probe.inputs(OTHER_BATCH)), probe.answer * 1.001 + 0.001) != ""
+    assert (len(probe.inputs(EXAMPLE_BATCH)), len(probe.inputs(OTHER_BATCH))) == (EXAMPLE_BATCH, OTHER_BATCH)
 
 
 @pytest.mark.parametrize(
@@ -210,11 +210,11 @@ def test_a_probes_answer_is_known_and_its_sizes_differ(probe: Probe) -> None:
     ],
 )
 def test_an_engines_answer_is_compared(wanted: list[float], got: list[float], said: str) -> None:
-    assert compare([np.array(wanted, np.float32)], [np.array(got, np.float32)]) == said
+    assert find_mismatch([np.array(wanted, np.float32)], [np.array(got, np.float32)]) == said
 
 
 def test_integers_dtypes_and_counts_are_compared() -> None:
-    one = np.array([1, 2])
-    assert compare([one], [np.array([1, 3])]) == "gives 3 instead of 2 at [1]"
-    assert compare([one], [one.astype(np.int32)]) == "gives int32[2] instead of int64[2]"
-    assert compare([one], [one, one]) == "gives 2 outputs instead of 1"
+    item = np.array([1, 2])
+    assert find_mismatch([item], [np.array([1, 3])]) == "gives 3 instead of 2 at [1]"
+    assert find_mismatch([item], [item.astype(np.int32)]) == "gives int32[2] instead of int64[2]"
+    assert find_mismatch([item], [item, item]) == "gives 2 outputs instead of 1"

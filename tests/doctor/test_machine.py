@@ -1,4 +1,4 @@
-"""What the machine is and has, and which versions do not go together."""
+"""The machine's properties, and versions that do not work together."""
 
 from __future__ import annotations
 
@@ -8,33 +8,42 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from fairway.debug.doctor.combinations import BadCombinationError, clashes, known, parse
-from fairway.debug.doctor.machine import LITTLE, Machine, complaints, look_around, try_imports, versions
+from fairway.debug.doctor.combinations import BadCombinationError, find_conflicts, load_combinations, parse_combinations
+from fairway.debug.doctor.machine import (
+    MIN_FREE_BYTES,
+    Machine,
+    find_problems,
+    inspect_machine,
+    list_versions,
+    try_imports,
+)
 
-FINE = Machine({"python": "3.11"}, "Linux", "glibc 2.36", 2, ("avx2",), 8 * LITTLE, 9 * LITTLE, 9 * LITTLE)
+FINE = Machine(
+    {"python": "3.11"}, "Linux", "glibc 2.36", 2, ("avx2",), 8 * MIN_FREE_BYTES, 9 * MIN_FREE_BYTES, 9 * MIN_FREE_BYTES
+)
 
 
 def test_this_machine_is_described_and_nothing_is_known_against_it() -> None:
-    machine = look_around()
+    machine = inspect_machine()
     assert machine.versions["torch"].startswith("2.")
     assert machine.cpus == len(os.sched_getaffinity(0))
-    assert LITTLE < machine.memory <= machine.memory_total
+    assert MIN_FREE_BYTES < machine.memory <= machine.memory_total
     assert machine.disk > 0
     assert machine.libc.startswith("glibc 2.")
     assert "CPUExecutionProvider" in machine.providers
     assert machine.broken == {}
-    assert [f.seen for f in (*complaints(machine), *clashes(machine.versions))] == []
+    assert [f.seen for f in (*find_problems(machine), *find_conflicts(machine.versions))] == []
 
 
-def test_an_import_that_fails_or_kills_its_process_does_not_keep_the_others_from_being_tried(
+def test_an_import_that_kills_its_process_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "deadly.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGILL)")
     (tmp_path / "chatty.py").write_text("print('hello')")
     (tmp_path / "stuck.py").write_text("import time; time.sleep(60)")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    found, providers = try_imports(("json", "deadly", "chatty", "no_such_module", "stuck", "csv"), seconds=2)
-    assert found == {
+    result, providers = try_imports(("json", "deadly", "chatty", "no_such_module", "stuck", "csv"), seconds=2)
+    assert result == {
         "json": "",
         "deadly": "the import ended its process with signal 4",
         "chatty": "",
@@ -46,15 +55,19 @@ def test_an_import_that_fails_or_kills_its_process_does_not_keep_the_others_from
 
 
 def test_what_cannot_be_imported_and_what_is_scarce_are_findings() -> None:
-    assert complaints(FINE) == []
-    bad = Machine(**{**vars(FINE), "broken": {"onnx": "ImportError: no", "openvino": "no"}, "disk": LITTLE // 2})
-    assert [(f.code, f.seen) for f in complaints(bad)] == [
+    assert find_problems(FINE) == []
+    bad = Machine(
+        **{**vars(FINE), "broken": {"onnx": "ImportError: no", "openvino": "no"}, "disk": MIN_FREE_BYTES // 2}
+    )
+    assert [(f.code, f.seen) for f in find_problems(bad)] == [
         ("FW604", "import onnx: ImportError: no"),
         ("FW605", "512 MB of disk for temporary files"),
     ]
 
 
-@pytest.mark.parametrize("row", known(), ids=lambda row: " ".join(f"{n}{r}" for n, r in row.together.items()))
+@pytest.mark.parametrize(
+    "row", load_combinations(), ids=lambda row: " ".join(f"{n}{r}" for n, r in row.together.items())
+)
 def test_a_row_applies_within_its_ranges_alone(row: object) -> None:
     from fairway.debug.doctor.combinations import Combination
 
@@ -65,7 +78,7 @@ def test_a_row_applies_within_its_ranges_alone(row: object) -> None:
     for name in row.together:
         assert not row.applies({k: v for k, v in inside.items() if k != name})
         assert not row.applies({**inside, name: _outside(str(row.together[name]))})
-    assert any(finding.upstream == row.links for finding in clashes(inside))
+    assert any(finding.upstream == row.links for finding in find_conflicts(inside))
 
 
 def _edge(range_: str) -> str:
@@ -80,8 +93,10 @@ def _outside(range_: str) -> str:
 
 
 def test_what_a_package_rules_out_itself_is_noticed() -> None:
-    here = {**versions(), "numpy": "1.20.0"}
-    assert any("asks for numpy" in finding.seen and "1.20.0 is installed" in finding.seen for finding in clashes(here))
+    here = {**list_versions(), "numpy": "1.20.0"}
+    assert any(
+        "requires numpy" in finding.seen and "1.20.0 is installed" in finding.seen for finding in find_conflicts(here)
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,4 +113,4 @@ def test_what_a_package_rules_out_itself_is_noticed() -> None:
 )
 def test_a_bad_row_is_an_error_at_once(text: str, said: str) -> None:
     with pytest.raises(BadCombinationError, match=said):
-        parse(text)
+        parse_combinations(text)

@@ -1,14 +1,15 @@
-"""From what was seen to one sentence."""
+"""One sentence from everything that was seen."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
 from fairway.debug.doctor.probe_steps import CAPTURE, DYNAMO, ORT, TORCHSCRIPT, ProbeStep
-from fairway.debug.doctor.verdict import RecipeOutcome, conclude, findings_of, whole_ways
+from fairway.debug.doctor.verdict import RecipeOutcome, conclude, find_working_exporters, make_findings
 from fairway.diagnostics import Finding
+from fairway.record.schema import Record
+from fairway.record.schema_parts import RecordVerdict, RungRecord, SubjectRecord
+from fairway.record.writer import describe_finding
 
 SEED = "RuntimeError: required keyword attribute 'value' has the wrong type"
 
@@ -24,17 +25,21 @@ NO_EXPORTER = [ProbeStep("constant", DYNAMO, DYNAMO, SEED), NO_TORCHSCRIPT[3]]
 NO_RUNTIME = [*HEALTHY[:2], ProbeStep("constant", ORT, DYNAMO, "RuntimeError: no kernel")]
 
 
-def record(verdict: str, *routes: str, code: str = "FW301") -> dict[str, Any]:
-    return {
-        "verdict": verdict,
-        "route": routes[-1] if routes else None,
-        "ladder": [{"route": route} for route in routes],
-        "findings": [] if verdict == "verified" else [Finding(code, "seen").as_dict()],
-    }
+def record(verdict: RecordVerdict, *routes: str, code: str = "FW301") -> Record:
+    return Record(
+        format=2,
+        subject=SubjectRecord(sha256="0" * 64, domain={}),
+        versions={},
+        verdict=verdict,
+        route=routes[-1] if routes else None,
+        remedies=(),
+        ladder=tuple(RungRecord(route=route) for route in routes),
+        findings=() if verdict == "verified" else (describe_finding(Finding(code, "seen")),),
+    )
 
 
 def say(steps: list[ProbeStep], tried: RecipeOutcome | None = None, *others: Finding) -> tuple[str, str]:
-    diagnosis = conclude(steps, [*others, *findings_of(steps)], tried)
+    diagnosis = conclude(steps, [*others, *make_findings(steps)], tried)
     return diagnosis.blame, diagnosis.sentence
 
 
@@ -45,7 +50,7 @@ def test_a_healthy_machine_is_called_so() -> None:
     )
 
 
-def test_seed_000s_exporter_is_the_machines_and_the_one_that_works_is_named() -> None:
+def test_seed_000_blames_the_machine_and_names_the_working_exporter() -> None:
     blame, sentence = say(NO_TORCHSCRIPT)
     assert blame == "machine"
     assert sentence == (
@@ -54,17 +59,17 @@ def test_seed_000s_exporter_is_the_machines_and_the_one_that_works_is_named() ->
 
 
 def test_a_finding_counts_the_models_and_names_the_exporter_to_take() -> None:
-    (finding,) = findings_of(NO_TORCHSCRIPT)
+    (finding,) = make_findings(NO_TORCHSCRIPT)
     assert finding.code == "FW601"
     assert finding.seen == f"TorchScript fails for 1 of 2 models: constant. constant: {SEED}"
     assert finding.todo[0].startswith("Take the exporter that works here: dynamo")
-    assert not any("works here" in step for step in findings_of(NO_EXPORTER)[0].todo)
-    assert [f.code for f in findings_of(NO_RUNTIME)] == ["FW602"]
+    assert not any("works here" in step for step in make_findings(NO_EXPORTER)[0].todo)
+    assert [f.code for f in make_findings(NO_RUNTIME)] == ["FW602"]
 
 
 def test_without_a_runtime_no_way_is_whole() -> None:
-    assert whole_ways(HEALTHY) == [DYNAMO, TORCHSCRIPT]
-    assert whole_ways(NO_RUNTIME) == []
+    assert find_working_exporters(HEALTHY) == [DYNAMO, TORCHSCRIPT]
+    assert find_working_exporters(NO_RUNTIME) == []
 
 
 def test_a_recipe_that_fails_on_every_broken_exporter_is_not_to_blame() -> None:
@@ -73,11 +78,11 @@ def test_a_recipe_that_fails_on_every_broken_exporter_is_not_to_blame() -> None:
     assert sentence.startswith("Your machine, not your model: dynamo fails for 1 of 1 models that are known to export")
 
 
-def test_a_recipe_that_fails_where_the_machine_is_whole_is_to_blame_itself() -> None:
+def test_a_recipe_that_fails_on_a_healthy_machine_is_to_blame() -> None:
     blame, sentence = say(NO_TORCHSCRIPT, RecipeOutcome("", record("failed", "export-dynamic", "trace", code="FW303")))
     assert blame == "model"
-    assert sentence.startswith("Your model: what fails here is not what is broken on this machine, and the recipe")
-    assert "(FW303, the model makes a decision on a tensor's value); besides, TorchScript fails" in sentence
+    assert sentence.startswith("Your model: the tools that it uses work on this machine, and the recipe")
+    assert "(FW303, the model makes a decision on a tensor's value); also, TorchScript fails" in sentence
 
 
 def test_a_model_that_never_reached_an_exporter_is_to_blame_itself() -> None:
@@ -130,7 +135,7 @@ def test_what_cannot_be_imported_comes_before_everything_else() -> None:
 def test_a_recipe_that_cannot_be_loaded_and_a_clash_of_versions() -> None:
     assert say(HEALTHY, RecipeOutcome("", None, finding=Finding("FW101", "r.py does not exist"))) == (
         "recipe",
-        "Your recipe: it cannot be loaded (FW101, the recipe is not there: r.py does not exist).",
+        "Your recipe: it cannot be loaded (FW101, the recipe was not found: r.py does not exist).",
     )
     blame, sentence = say(HEALTHY, None, Finding("FW603", "onnx 1.19.0 and ml-dtypes 0.4.1"))
     assert (blame, sentence) == (

@@ -26,12 +26,12 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_evidence_says_where_float64_was_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = fairway.export(seeded(), SPEC, tmp_path / "out.onnx", bounds=BOUNDS, level="quick")
     assert result.verdict == "verified"
-    assert result.record["evidence"]["yardstick"] == "error against float64 at most 10 times PyTorch's own"
-    monkeypatch.setattr(answers, "TRUTH_FLOPS", 0.0)
+    assert result.record.evidence.yardstick == "error against float64 at most 10 times PyTorch's own"
+    monkeypatch.setattr(answers, "MAX_TRUTH_FLOPS", 0.0)
     result = fairway.export(seeded(), SPEC, tmp_path / "dear.onnx", bounds=BOUNDS, level="quick")
-    count = len(result.record["evidence"]["tested"])
-    assert result.record["evidence"]["yardstick"] == (
-        f"error against float64 at most 10 times PyTorch's own, learnt at 3 of {count} samples; at the others "
+    count = len(result.record.evidence.tested)
+    assert result.record.evidence.yardstick == (
+        f"error against float64 at most 10 times PyTorch's own, learned at 3 of {count} samples; at the others "
         "against PyTorch itself"
     )
 
@@ -86,7 +86,7 @@ def test_pages_of_weights_are_let_go_while_a_lean_session_runs(tmp_path: Path, m
         swept.append(bool(self))
         forget(self)
 
-    monkeypatch.setattr(ort, "EVERY", 0.001)
+    monkeypatch.setattr(ort, "SWEEP_SECONDS", 0.001)
     monkeypatch.setattr(Mappings, "forget", counted)
     net = torch.nn.Sequential(*(torch.nn.Linear(512, 512) for _ in range(20))).eval()
     spec, bounds = ["input: float32[rows, 512]"], {"rows": (1, 4096)}

@@ -1,4 +1,4 @@
-"""What hypothesis finds at the level deep is a wrong file, and every sample at which it failed is said to be wrong."""
+"""At the level deep, hypothesis finds wrong files, and every failing sample is reported as wrong."""
 
 import importlib
 from pathlib import Path
@@ -10,11 +10,11 @@ import torch
 
 from fairway.judge import gather as gathering
 from fairway.judge import samples as sampling
-from fairway.judge.deep import explore
+from fairway.judge.deep import find_failing_sample
 from fairway.judge.judge import Judge
 from fairway.judge.runtimes.eager import to_array
 from fairway.judge.sample_result import SampleResult
-from fairway.model.sample import Sample, sample
+from fairway.model.sample import Sample, make_sample
 from fairway.model.subject import build_subject
 
 LONG = """<ir_version: 10, opset_import: ["" : 20]>
@@ -35,9 +35,11 @@ class Same(torch.nn.Module):
 
 def test_a_file_found_out_by_hypothesis_alone_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     subject = build_subject(Same(), ["x: float32[time]"], bounds={"time": (1, 300)})
-    monkeypatch.setattr(sampling, "subject_lattice", lambda *args: [sample(subject.example)])
+    monkeypatch.setattr(sampling, "list_lattice_samples", lambda *args: [make_sample(subject.example)])
     ir.save(ir.from_onnx_text(LONG), tmp_path / "long.onnx")
-    found = gathering.gather(subject, str(tmp_path / "long.onnx"), ["y"], "deep", {}, [], lambda event: None)
+    found = gathering.gather_evidence(
+        subject, gathering.JudgeRequest(str(tmp_path / "long.onnx"), ["y"], "deep"), lambda event: None
+    )
     assert found.wrong
     assert found.smallest == {"time": 101}
     assert found.boundaries == ("right up to time=100, wrong from 101",)
@@ -50,7 +52,7 @@ def test_the_same_samples_are_drawn_whatever_else_is_loaded(tmp_path: Path, monk
     def drawn() -> list[Sample]:
         subject = build_subject(Same(), ["x: float32[time]"], bounds={"time": (1, 500)})
         judge = Judge(subject, lambda names, tensors: [to_array(t * 1) for t in tensors], ["y"])
-        assert explore(judge, lambda event: None) is None
+        assert find_failing_sample(judge, lambda event: None) is None
         return [trial.sample for trial in judge.trials]
 
     first = drawn()
@@ -67,26 +69,26 @@ class Learning(Judge):
         super().__init__(*given)
         self.asked: set[int] = set()
 
-    def ratio(self, trial: SampleResult) -> float:
+    def compute_ratio(self, trial: SampleResult) -> float:
         again = id(trial) in self.asked
         self.asked.add(id(trial))
-        return super().ratio(trial) if again else 2.0
+        return super().compute_ratio(trial) if again else 2.0
 
     def excuse(self, trial: SampleResult) -> bool:
         return False
 
 
-def test_a_sample_that_is_right_by_all_that_was_learnt_is_not_wrong() -> None:
+def test_a_sample_that_is_right_in_the_end_is_not_wrong() -> None:
     """hypothesis runs what failed again, and calls a test flaky that passes then."""
     subject = build_subject(Same(), ["x: float32[time]"], bounds={"time": (1, 300)})
     judge = Learning(subject, lambda names, tensors: [to_array(t * 1) for t in tensors], ["y"])
-    assert explore(judge, lambda event: None) is None
+    assert find_failing_sample(judge, lambda event: None) is None
     assert len(judge.trials) > 100, "the search must go on after the first sample"
 
 
 def test_a_wrong_file_is_found_among_samples_that_only_seem_wrong() -> None:
     subject = build_subject(Same(), ["x: float32[time]"], bounds={"time": (1, 300)})
     judge = Learning(subject, lambda names, tensors: [to_array(t + (t.shape[0] > 100)) for t in tensors], ["y"])
-    found = explore(judge, lambda event: None)
+    found = find_failing_sample(judge, lambda event: None)
     assert found is not None
     assert found.sizes["time"] > 100

@@ -6,8 +6,8 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
-from fairway.judge.gather import gather
-from fairway.judge.graph_constants import MOST, sizes_spoken_of, thresholds_spoken_of
+from fairway.judge.gather import JudgeRequest, gather_evidence
+from fairway.judge.graph_constants import MAX_CONSTANTS, find_sizes, find_thresholds
 from fairway.model.dims import Dim, Domain
 from fairway.model.subject import build_subject
 
@@ -44,26 +44,28 @@ def _file(folder: Path, *constants: int, op: str = "Equal") -> str:
 
 
 def test_constants_within_the_bounds_are_sizes_worth_a_sample(tmp_path: Path) -> None:
-    assert sizes_spoken_of(_file(tmp_path, 137, 9999), DOMAIN)[0] == {"batch": [1], "time": [137, 1]}
+    assert find_sizes(_file(tmp_path, 137, 9999), DOMAIN)[0] == {"batch": [1], "time": [137, 1]}
 
 
 def test_constants_of_comparisons_come_first_and_their_number_is_limited(tmp_path: Path) -> None:
-    spoken = sizes_spoken_of(_file(tmp_path, *range(200, 220)), DOMAIN)[0]["time"]
-    assert spoken == list(range(200, 200 + MOST))
+    spoken = find_sizes(_file(tmp_path, *range(200, 220)), DOMAIN)[0]["time"]
+    assert spoken == list(range(200, 200 + MAX_CONSTANTS))
 
 
-def test_a_file_that_is_off_at_one_size_alone_is_found_out_by_standard(tmp_path: Path) -> None:
+def test_standard_finds_a_file_that_is_wrong_at_one_size(tmp_path: Path) -> None:
     subject = build_subject(
         torch.nn.Identity(),
         ["input: float32[batch, time]"],
         input_names=["x"],
         bounds={"batch": (1, 8), "time": (1, 500)},
     )
-    wrong = gather(subject, _file(tmp_path, 137), ["y"], "standard", {}, [], lambda event: None)
+    wrong = gather_evidence(subject, JudgeRequest(_file(tmp_path, 137), ["y"], "standard"), lambda event: None)
     assert wrong.wrong
     assert {t.point["time"] for t in wrong.tested if not t.right} == {137}
-    assert not gather(subject, _file(tmp_path, 137), ["y"], "quick", {}, [], lambda event: None).wrong
-    assert not gather(subject, _file(tmp_path, 9999), ["y"], "standard", {}, [], lambda event: None).wrong
+    assert not gather_evidence(subject, JudgeRequest(_file(tmp_path, 137), ["y"], "quick"), lambda event: None).wrong
+    assert not gather_evidence(
+        subject, JudgeRequest(_file(tmp_path, 9999), ["y"], "standard"), lambda event: None
+    ).wrong
 
 
 class Above(torch.nn.Module):
@@ -71,21 +73,21 @@ class Above(torch.nn.Module):
         return x > 0.5
 
 
-def test_a_threshold_that_is_off_by_a_thousandth_is_found_out_by_standard(tmp_path: Path) -> None:
+def test_standard_finds_a_threshold_that_is_off_by_a_thousandth(tmp_path: Path) -> None:
     subject = build_subject(Above(), ["x: float32[n] in -1..1"], bounds={"n": (1, 40)})
     for threshold, wrong in ((0.5, False), (0.5005, True), (0.4995, True)):
         path = tmp_path / f"{threshold}.onnx"
         text = f"""<ir_version: 10, opset_import: ["" : 20]>
             g (float[n] x) => (bool[n] y) <float c = {{{threshold}}}> {{ y = Greater(x, c) }}"""
         ir.save(ir.from_onnx_text(text), path)
-        assert thresholds_spoken_of(str(path)) == [float(np.float32(threshold))]
-        evidence = gather(subject, str(path), ["y"], "standard", {}, [], lambda event: None)
+        assert find_thresholds(str(path)) == [float(np.float32(threshold))]
+        evidence = gather_evidence(subject, JudgeRequest(str(path), ["y"], "standard"), lambda event: None)
         assert evidence.wrong == wrong
         if not wrong:  # a wrong file is given up on after a few samples
             assert any(t.note.startswith("values near ") for t in evidence.tested)
 
 
-def test_a_size_compared_as_a_float_and_a_product_of_sizes_are_spoken_of(tmp_path: Path) -> None:
+def test_float_sizes_and_products_of_sizes_are_found(tmp_path: Path) -> None:
     text = """<ir_version: 10, opset_import: ["" : 20]>
     g (float[batch, time] x) => (bool y)
     <float long = {33.0}> {
@@ -95,6 +97,6 @@ def test_a_size_compared_as_a_float_and_a_product_of_sizes_are_spoken_of(tmp_pat
     }"""
     ir.save(ir.from_onnx_text(text), tmp_path / "g.onnx")
     domain = Domain((Dim("batch", 1, 4), Dim("time", 1, 60)))
-    sizes, products = sizes_spoken_of(str(tmp_path / "g.onnx"), domain)
+    sizes, products = find_sizes(str(tmp_path / "g.onnx"), domain)
     assert sizes["time"] == [33]
     assert products == [{"batch": 3, "time": 11}]

@@ -7,14 +7,14 @@ import pytest
 import torch
 
 import fairway
-from fairway.judge.gather import _take
-from fairway.judge.judge import ENOUGH, Judge
-from fairway.judge.lattice import lattice
-from fairway.judge.runtimes.eager import rounding, run_eager, to_array
+from fairway.judge.gather import _take_samples
+from fairway.judge.judge import ENOUGH_FAILURES, Judge
+from fairway.judge.lattice import build_lattice
+from fairway.judge.runtimes.eager import find_roundoff, run_eager, to_array
 from fairway.judge.runtimes.liberties import PlainArithmetic
 from fairway.judge.runtimes.truth import run_truth
-from fairway.judge.sample_result import SUMS, TIES
-from fairway.model.sample import Sample, Touch, sample
+from fairway.judge.sample_result import SUMS_EXCUSE, TIES_EXCUSE
+from fairway.model.sample import Sample, Touch, make_sample
 from fairway.model.subject import build_subject
 
 
@@ -36,7 +36,7 @@ def _subject(model=None, line="x: float32[batch, time, 6]"):
 def _judge(subject, run):
     names = tuple(f"y{i}" for i in range(len(run_eager(subject, subject.make(subject.example, 1, "normal")))))
     judge = Judge(subject, run, names)
-    for one in lattice(subject.domain, subject.example, {"batch": 3, "time": 7}, "standard"):
+    for one in build_lattice(subject.domain, subject.example, {"batch": 3, "time": 7}, "standard"):
         judge.take(one)
     return judge
 
@@ -51,7 +51,7 @@ def _eager(subject, change=lambda outputs: outputs):
 def test_the_model_itself_is_right_everywhere():
     subject = _subject()
     judge = _judge(subject, _eager(subject))
-    assert judge.failures() == []
+    assert judge.find_failures() == []
     assert judge.no_truth is None
 
 
@@ -65,7 +65,7 @@ def test_a_second_implementation_that_rounds_differently_is_right():
         with torch.no_grad():
             return [to_array(hidden @ model.second.weight.T + model.second.bias), to_array(hidden.mean(-1).argmax(-1))]
 
-    assert _judge(subject, other).failures() == []
+    assert _judge(subject, other).find_failures() == []
 
 
 @pytest.mark.parametrize("scale", [1e-2, 1e-3])
@@ -79,7 +79,7 @@ def test_one_perturbed_weight_is_found(scale):
         with torch.no_grad():
             return [to_array(t) for t in wrong(*tensors)]
 
-    assert _judge(subject, run).failures()
+    assert _judge(subject, run).find_failures()
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_one_perturbed_weight_is_found(scale):
 )
 def test_a_wrong_output_is_found(change):
     subject = _subject()
-    assert _judge(subject, _eager(subject, change)).failures()
+    assert _judge(subject, _eager(subject, change)).find_failures()
 
 
 class TopOfTied(torch.nn.Module):
@@ -121,7 +121,7 @@ def test_a_decision_that_a_rounding_moves_is_right_without_an_excuse():
         return [np.where(hair, 1 - ours, ours)]
 
     judge = _judge(subject, flipped)
-    assert judge.failures() == []
+    assert judge.find_failures() == []
     assert any(t.undecided for t in judge.trials)
     assert not any(t.excused for t in judge.trials)
 
@@ -137,7 +137,7 @@ def test_a_clear_winner_decided_otherwise_is_not():
     def wrong(names, tensors):
         return [np.zeros_like(run_eager(subject, tensors)[0].numpy()) + 2]
 
-    assert _judge(subject, wrong).failures()
+    assert _judge(subject, wrong).find_failures()
 
 
 class TopOfRounded(torch.nn.Module):
@@ -155,8 +155,8 @@ def _lowest_first(x):
 def test_equal_elements_in_another_order_are_excused():
     subject = _subject(TopOfRounded())
     judge = _judge(subject, lambda names, tensors: _lowest_first(*tensors))
-    assert judge.failures() == []
-    assert {t.excused for t in judge.trials} == {"", TIES}
+    assert judge.find_failures() == []
+    assert {t.excused for t in judge.trials} == {"", TIES_EXCUSE}
 
 
 def test_a_file_that_breaks_ties_differently_is_unproven_with_the_number(tmp_path):
@@ -165,15 +165,15 @@ def test_a_file_that_breaks_ties_differently_is_unproven_with_the_number(tmp_pat
     found = {finding.code: finding for finding in result.findings}
     assert "FW413" in found
     excused = sum(bool(t.excused) for t in result.evidence.tested)
-    assert found["FW422"].seen == f"{excused} of {len(result.evidence.tested)} samples: {TIES} {excused}"
-    assert f"{excused} right by an excuse ({TIES} {excused})" in str(result)
+    assert found["FW422"].seen == f"{excused} of {len(result.evidence.tested)} samples: {TIES_EXCUSE} {excused}"
+    assert f"{excused} right by an excuse ({TIES_EXCUSE} {excused})" in str(result)
     assert max(o.ratio for o in result.evidence.outputs) <= 1
 
 
 def test_unequal_elements_in_another_order_are_not():
     subject = _subject(TopOfRounded())
     judge = _judge(subject, lambda names, tensors: [_lowest_first(*tensors)[0][:, ::-1]])
-    assert judge.failures()
+    assert judge.find_failures()
 
 
 def test_samples_that_are_excused_do_not_end_the_sampling():
@@ -185,11 +185,11 @@ def test_samples_that_are_excused_do_not_end_the_sampling():
         return [found + 1 if tensors[0].shape[0] == 4 else found]
 
     judge = Judge(subject, late, ("y0",))
-    _take(judge, [sample({"batch": 3, "time": 9}, seed) for seed in range(6)], lambda event: None)
-    assert sum(bool(t.difference) for t in judge.trials) >= ENOUGH
+    _take_samples(judge, [make_sample({"batch": 3, "time": 9}, seed) for seed in range(6)], lambda event: None)
+    assert sum(bool(t.difference) for t in judge.trials) >= ENOUGH_FAILURES
     assert len(judge.trials) == 6
-    judge.take(sample({"batch": 4, "time": 9}))
-    assert len(judge.failures()) == 1
+    judge.take(make_sample({"batch": 4, "time": 9}))
+    assert len(judge.find_failures()) == 1
 
 
 class AsksForFloat(torch.nn.Module):
@@ -231,8 +231,8 @@ def test_without_float64_the_judge_says_so_and_still_finds_errors():
     subject = _subject(NoDouble())
     judge = _judge(subject, _eager(subject))
     assert judge.no_truth == "RuntimeError: float64 is not for me"
-    assert judge.failures() == []
-    assert _judge(subject, _eager(subject, lambda o: [o[0] * np.float32(1.01)])).failures()
+    assert judge.find_failures() == []
+    assert _judge(subject, _eager(subject, lambda o: [o[0] * np.float32(1.01)])).find_failures()
 
 
 class KeptInBrain(torch.nn.Module):
@@ -252,17 +252,17 @@ class ComputedInBrain(KeptInBrain):
         return (x.bfloat16() @ self.w).float()
 
 
-def test_rounding_is_that_of_the_arithmetic_and_not_of_how_weights_are_kept():
+def test_roundoff_is_that_of_the_arithmetic_not_of_stored_weights():
     subject = _subject(KeptInBrain())
     tensors = subject.make(subject.example, 1, "normal")
-    assert rounding(subject, tensors) == torch.finfo(torch.float32).eps
-    assert rounding(_subject(ComputedInBrain()), tensors) == torch.finfo(torch.bfloat16).eps
+    assert find_roundoff(subject, tensors) == torch.finfo(torch.float32).eps
+    assert find_roundoff(_subject(ComputedInBrain()), tensors) == torch.finfo(torch.bfloat16).eps
 
 
-def test_weights_kept_in_few_bits_are_no_excuse_for_an_error_of_a_thousandth():
+def test_weights_of_few_bits_do_not_excuse_an_error():
     subject = _subject(KeptInBrain())
-    assert _judge(subject, _eager(subject)).failures() == []
-    assert _judge(subject, _eager(subject, lambda o: [o[0] * np.float32(1.001)])).failures()
+    assert _judge(subject, _eager(subject)).find_failures() == []
+    assert _judge(subject, _eager(subject, lambda o: [o[0] * np.float32(1.001)])).find_failures()
 
 
 class LogAddExp(torch.nn.Module):
@@ -279,17 +279,17 @@ def test_an_exponential_that_overflows_on_the_way_is_found():
         return [to_array(torch.log(torch.exp(tensors[0]) + torch.exp(tensors[0] * 0.5)))]
 
     judge = Judge(subject, naive, ("y0",))
-    for one in lattice(subject.domain, subject.example, {"batch": 1, "n": 3}, "standard"):
+    for one in build_lattice(subject.domain, subject.example, {"batch": 1, "n": 3}, "standard"):
         judge.take(one)
-    assert judge.failures()
+    assert judge.find_failures()
 
 
 def _two(model, run, n, seed=1):
     """The judge after one sample of ordinary and one of large values."""
     subject = build_subject(model.eval(), ["x: float32[n]"], bounds={"n": (1, 2_000_000)})
     judge = Judge(subject, run, ("y0",))
-    for flavour in ("normal", "large"):
-        judge.take(sample({"n": n}, seed, flavour))
+    for flavor in ("normal", "large"):
+        judge.take(make_sample({"n": n}, seed, flavor))
     return judge
 
 
@@ -305,8 +305,8 @@ def test_a_running_sum_in_float32_is_right_though_pytorch_accumulates_in_float64
         return [np.add.accumulate(tensors[0].numpy())]
 
     judge = _two(Running(), plain, 8765, 10_009)
-    assert judge.ratio(judge.trials[0]) > 1000
-    assert judge.failures() == []
+    assert judge.compute_ratio(judge.trials[0]) > 1000
+    assert judge.find_failures() == []
 
 
 class Total(torch.nn.Module):
@@ -320,8 +320,8 @@ def test_a_long_sum_in_plain_order_is_an_excuse_and_nothing_beyond(factor, wrong
         return [np.add.accumulate(np.abs(tensors[0].numpy()))[-1] * np.float32(factor)]
 
     judge = _two(Total(), plain, 2_000_000)
-    assert bool(judge.failures()) is wrong
-    assert any(t.excused == SUMS for t in judge.trials) is not wrong
+    assert bool(judge.find_failures()) is wrong
+    assert any(t.excused == SUMS_EXCUSE for t in judge.trials) is not wrong
 
 
 def test_a_running_sum_that_skips_an_element_is_not():
@@ -330,7 +330,7 @@ def test_a_running_sum_that_skips_an_element_is_not():
         x[700] = 0
         return [np.add.accumulate(x)]
 
-    assert len(_two(Running(), skips, 9000).failures()) == 2
+    assert len(_two(Running(), skips, 9000).find_failures()) == 2
 
 
 class Gate(torch.nn.Module):
@@ -347,8 +347,8 @@ def test_a_sigmoid_without_digits_in_its_tail_is_right_without_an_excuse():
         return [to_array((gates[0] * gates[1]).unsqueeze(-1))]
 
     judge = _two(Gate(), clipped, 50)
-    assert max(map(judge.ratio, judge.trials)) > 1
-    assert judge.failures() == []
+    assert max(map(judge.compute_ratio, judge.trials)) > 1
+    assert judge.find_failures() == []
 
 
 def test_a_sigmoid_that_is_clipped_too_early_is_not():
@@ -357,7 +357,7 @@ def test_a_sigmoid_that_is_clipped_too_early_is_not():
         gates = [torch.where(t < -6, 0.0, torch.sigmoid(t)) for t in (x, x - 20)]
         return [to_array((gates[0] * gates[1]).unsqueeze(-1))]
 
-    assert _two(Gate(), early, 50).failures()
+    assert _two(Gate(), early, 50).find_failures()
 
 
 class DoubleSilu(torch.nn.Module):
@@ -366,7 +366,7 @@ class DoubleSilu(torch.nn.Module):
 
 
 @pytest.mark.parametrize(("error", "wrong"), [(9e-17, False), (1e-12, True)])
-def test_a_sigmoid_in_float64_has_no_more_digits_in_its_tail_than_at_one(error, wrong):
+def test_a_float64_sigmoid_has_few_digits_in_its_tail(error, wrong):
     """ONNX Runtime's silu(-30) is right to three digits in float64."""
     subject = _subject(DoubleSilu(), "x: float32[batch, time] in -1.05..-0.95")
 
@@ -375,8 +375,8 @@ def test_a_sigmoid_in_float64_has_no_more_digits_in_its_tail_than_at_one(error, 
         return [to_array(x * (torch.sigmoid(x) + error))]
 
     judge = _judge(subject, coarse)
-    assert max(map(judge.ratio, judge.trials)) > 1
-    assert bool(judge.failures()) == wrong
+    assert max(map(judge.compute_ratio, judge.trials)) > 1
+    assert bool(judge.find_failures()) == wrong
 
 
 class Elu(torch.nn.Module):
@@ -392,8 +392,8 @@ def test_an_elu_written_with_an_exponential_is_excused_and_nothing_beyond(offset
         return [to_array(tensors[0].exp() - 1 + offset)]
 
     judge = _judge(subject, plain)
-    assert max(map(judge.ratio, judge.trials)) > 1
-    assert bool(judge.failures()) == wrong
+    assert max(map(judge.compute_ratio, judge.trials)) > 1
+    assert bool(judge.find_failures()) == wrong
 
 
 class HalfThroughout(torch.nn.Module):
@@ -408,8 +408,8 @@ class HalfThroughout(torch.nn.Module):
 
 def test_a_wrong_file_of_a_half_precision_model_is_found():
     subject = _subject(HalfThroughout(), "x: float16[batch, time, 6]")
-    assert _judge(subject, _eager(subject)).failures() == []
-    assert _judge(subject, _eager(subject, lambda o: [o[0] * np.float16(1.2)])).failures()
+    assert _judge(subject, _eager(subject)).find_failures() == []
+    assert _judge(subject, _eager(subject, lambda o: [o[0] * np.float16(1.2)])).find_failures()
 
 
 class SmallLog(torch.nn.Module):
@@ -423,11 +423,11 @@ def test_a_log1p_written_as_a_logarithm_is_excused_and_nothing_beyond(offset, wr
         return [to_array(torch.log(1 + tensors[0].abs() * 1e-3 + offset) ** 2)]
 
     judge = _two(SmallLog(), plain, 50)
-    assert max(map(judge.ratio, judge.trials)) > 1
-    assert len(judge.failures()) == wrong
+    assert max(map(judge.compute_ratio, judge.trials)) > 1
+    assert len(judge.find_failures()) == wrong
 
 
-def test_a_sigmoid_in_place_has_no_more_digits_in_its_tail_than_any_other():
+def test_an_in_place_sigmoid_has_few_digits_in_its_tail():
     with PlainArithmetic() as plain:
         moved = torch.full((100,), -25.0).sigmoid_()
     assert plain.used
@@ -447,7 +447,7 @@ def test_a_transform_summed_otherwise_is_excused_and_nothing_beyond(error, wrong
         (found,) = run_eager(subject, tensors)
         return [to_array(found + error * tensors[0][..., 0].abs().sum(-1)[:, None, None])]
 
-    assert bool(_judge(subject, off).failures()) is wrong
+    assert bool(_judge(subject, off).find_failures()) is wrong
 
 
 class AboveHalf(torch.nn.Module):
@@ -468,9 +468,9 @@ def test_a_comparison_of_the_input_itself_has_no_rounding_to_hide_behind(output)
 
     judge = Judge(subject, strict, ("y0", "y1"), [[halves]])
     for seed in range(8):
-        judge.take(sample({"batch": 3, "time": 9}, seed))
+        judge.take(make_sample({"batch": 3, "time": 9}, seed))
     judge.take(Sample((), data=0))
-    assert [t.sample.data for t in judge.failures()] == [0]
+    assert [t.sample.data for t in judge.find_failures()] == [0]
 
 
 class Whole(torch.nn.Module):
@@ -482,7 +482,7 @@ class Whole(torch.nn.Module):
 def test_whole_numbers_beyond_float32_are_not_free(answer, wrong):
     subject = _subject(Whole(), "x: float32[batch, time]")
     judge = _judge(subject, lambda names, tensors: [to_array(answer(tensors[0]))])
-    assert bool(judge.failures()) is wrong
+    assert bool(judge.find_failures()) is wrong
 
 
 class SignOfSum(torch.nn.Module):
@@ -501,10 +501,10 @@ def test_decisions_after_a_long_sum_are_right_in_another_order():
 
     judge = Judge(subject, backwards, ("y0", "y1"))
     for seed in range(6):
-        judge.take(sample({"batch": 40, "n": 2999}, seed))
-    tensors = judge.inputs(judge.trials[0].sample)
+        judge.take(make_sample({"batch": 40, "n": 2999}, seed))
+    tensors = judge.make_inputs(judge.trials[0].sample)
     assert (backwards((), tensors)[0] != to_array(run_eager(subject, tensors)[0])).any()
-    assert judge.failures() == []
+    assert judge.find_failures() == []
 
 
 @pytest.mark.parametrize("output", [0, 1])
@@ -522,21 +522,21 @@ def test_decisions_that_are_wrong_throughout_are_found(output):
 
     judge = Judge(subject, wrong, ("y0", "y1"))
     for seed in range(4):
-        judge.take(sample({"batch": 40, "n": 299}, seed))
-    assert judge.failures()
+        judge.take(make_sample({"batch": 40, "n": 299}, seed))
+    assert judge.find_failures()
 
 
 def test_a_frozen_judge_gives_the_same_ratio_whatever_it_saw_since():
     subject = _subject()
     judge = _judge(subject, _eager(subject, lambda o: [np.nextafter(o[0], np.float32(9)), o[1]]))
-    one, harsh = sample({"batch": 2, "time": 9}, 77), sample({"batch": 5, "time": 60}, 78, "large")
+    one, harsh = make_sample({"batch": 2, "time": 9}, 77), make_sample({"batch": 5, "time": 60}, 78, "large")
     judge.freeze()
-    before = judge.ratio(judge.measure(one))
+    before = judge.compute_ratio(judge.measure(one))
     known = {key: yardstick.cells for key, yardstick in judge.yardsticks.items()}
     for seed in range(5):
-        judge.take(sample({"batch": 5, "time": 60}, seed))
+        judge.take(make_sample({"batch": 5, "time": 60}, seed))
     judge.take(harsh)
-    assert judge.ratio(judge.measure(one)) == before
+    assert judge.compute_ratio(judge.measure(one)) == before
     assert all(judge.yardsticks[key].cells is cells for key, cells in known.items())
 
 
@@ -572,8 +572,8 @@ class QuietGate(torch.nn.Module):
 def test_a_sample_whose_truth_is_another_answer_frees_no_other_sample():
     subject = build_subject(QuietGate(), ["x: float32[batch, 6]"], bounds={"batch": (1, 4)})
     judge = Judge(subject, lambda names, tensors: [to_array(torch.ones_like(tensors[0]))], ["y"])
-    tiny = replace(sample({"batch": 2}, 1), touch=Touch("scale", 1e-30))
-    quiet = replace(sample({"batch": 2}, 1), touch=Touch("scale", 1e-2))
+    tiny = replace(make_sample({"batch": 2}, 1), touch=Touch("scale", 1e-30))
+    quiet = replace(make_sample({"batch": 2}, 1), touch=Touch("scale", 1e-2))
     first, second = judge.take(tiny), judge.take(quiet)
-    assert judge.ratio(first) <= 1
-    assert judge.ratio(second) > 1
+    assert judge.compute_ratio(first) <= 1
+    assert judge.compute_ratio(second) > 1

@@ -12,7 +12,7 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 import fairway
-from fairway.judge.randomness import random_nodes
+from fairway.judge.randomness import find_random_nodes
 
 SPEC, BOUNDS = ["x: float32[batch, 4]"], {"batch": (1, 6)}
 X = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])
@@ -96,11 +96,11 @@ def _dead() -> onnx.ModelProto:
     ids=["noise", "dropout", "dropout_off", "dropout_of_nothing", "branch", "unused"],
 )
 def test_nodes_that_draw_and_reach_an_output_are_found(file: onnx.ModelProto, names: list[str]) -> None:
-    assert [node.name for node in random_nodes(ir.from_proto(file))] == names
+    assert [node.name for node in find_random_nodes(ir.from_proto(file))] == names
 
 
 def test_a_node_inside_a_function_is_found() -> None:
-    (node,) = random_nodes(ir.from_proto(_in_function()))
+    (node,) = find_random_nodes(ir.from_proto(_in_function()))
     assert node.op_type == "RandomUniformLike"
 
 
@@ -140,7 +140,7 @@ class RandomWhenQuiet(torch.nn.Module):
         return torch.where(x.abs().max() < 1e-5, torch.randn_like(x), x * 2)
 
 
-def test_a_model_that_is_random_at_some_inputs_is_unproven_with_its_line(tmp_path: Path) -> None:
+def test_a_model_random_at_some_inputs_is_unproven_with_its_line(tmp_path: Path) -> None:
     result = fairway.export(RandomWhenQuiet(), ["x: float32[batch, 4]"], tmp_path / "q.onnx", bounds={"batch": (1, 3)})
     assert result.verdict == "unproven"
     (finding,) = [one for one in result.findings if one.code == "FW203"]

@@ -14,8 +14,8 @@ import fairway
 from fairway.judge import rows
 from fairway.judge.evidence import RowIndependence
 from fairway.judge.judge import Judge
-from fairway.judge.lattice import Level, sample
-from fairway.judge.row_batches import Batch, choose_sizes, divide
+from fairway.judge.lattice import Level, make_sample
+from fairway.judge.row_batches import Batch, choose_sizes, divide_batch
 from fairway.judge.rows import compare_rows
 from fairway.judge.runtimes.eager import run_eager, to_array
 from fairway.model.dims import Dim
@@ -40,14 +40,14 @@ class Net(torch.nn.Module):
 
 
 def make_judge(function: Forward, lines: Sequence[str] = ("x: float32[batch, 6]",), **bounds: Any) -> Judge:
-    """A judge that has learnt PyTorch's own error from some samples; the runtime is PyTorch itself."""
+    """Return a judge that has learned PyTorch's own error from some samples. The runtime is PyTorch itself."""
     given = {"bounds": {"batch": (1, 8)}, **bounds}
     subject = build_subject(Net(function, len(lines)).eval(), list(lines), **given)
     count = len(run_eager(subject, subject.make(subject.example, 1, "normal")))
     judge = Judge(subject, run_in(subject), [f"y{number}" for number in range(count)])
     for seed in range(1, 5):
-        for flavour in subject.flavours:
-            judge.take(sample(subject.example, seed, flavour))
+        for flavor in subject.flavors:
+            judge.take(make_sample(subject.example, seed, flavor))
     return judge
 
 
@@ -181,19 +181,19 @@ def test_rows_mixed_in_pairs_are_found_though_two_rows_are_the_least() -> None:
     ],
 )
 def test_a_batch_is_divided_into_legal_parts(dim: Dim, size: int, ways: list[tuple[int, ...]]) -> None:
-    assert divide(size, dim) == ways
+    assert divide_batch(size, dim) == ways
     assert all(part in dim.sizes for way in ways for part in way)
-    assert choose_sizes(dim, middle=True)[-1] == dim.sizes[-1]
-    assert all(one in dim.sizes for one in choose_sizes(dim, middle=True))
+    assert choose_sizes(dim, has_middle=True)[-1] == dim.sizes[-1]
+    assert all(one in dim.sizes for one in choose_sizes(dim, has_middle=True))
 
 
 def test_edge_values_fill_every_second_part() -> None:
     batch = Batch((1, 1, 1), 1, "large")
-    assert (batch.numbers("normal"), batch.numbers("large")) == ([0, 2], [1])
-    assert Batch((1, 1, 1), 1).numbers("normal") == [0, 1, 2]
+    assert (batch.list_parts("normal"), batch.list_parts("large")) == ([0, 2], [1])
+    assert Batch((1, 1, 1), 1).list_parts("normal") == [0, 1, 2]
 
 
-def test_sizes_that_cost_too_much_are_left_out_and_the_record_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expensive_sizes_are_left_out_and_the_record_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr(rows.time, "monotonic", lambda: clock[0])
     judge = make_judge(INDEPENDENT["product"], bounds={"batch": (1, 64)})
@@ -243,12 +243,12 @@ def test_an_export_writes_it_into_the_record_and_the_result(tmp_path: Path, leve
     mixed = fairway.export(Centered(), lines, tmp_path / "mixed.onnx", bounds=bounds, level=level, routes=["trace"])
     assert mixed.verdict == "verified"
     assert [finding.code for finding in mixed.findings] == ["FW421"]
-    assert mixed.record["evidence"]["rows"]["independent"] is False
+    assert mixed.record.evidence.rows.independent is False
     net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh())
     lines = ["input: float32[batch, 3]"]
     plain = fairway.export(net, lines, tmp_path / "plain.onnx", bounds=bounds, level=level, routes=["trace"])
     assert plain.verdict == "verified"
     assert plain.findings == ()
-    told = plain.record["evidence"]["rows"]
-    assert (told["dim"], told["independent"], max(told["sizes"])) == ("batch", True, 8)
-    assert np.isclose(min(told["sizes"]), 2)
+    told = plain.record.evidence.rows
+    assert (told.dim, told.independent, max(told.sizes)) == ("batch", True, 8)
+    assert np.isclose(min(told.sizes), 2)

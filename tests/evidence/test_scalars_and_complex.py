@@ -12,14 +12,14 @@ import pytest
 import torch
 
 import fairway
-from fairway.deploy.serve.canary_check import examine
+from fairway.deploy.serve.canary_check import check_canary
 from fairway.deploy.serve.signature import read_signature
 from fairway.judge.runtimes.ort import OrtSession
-from fairway.judge.runtimes.second import ENGINES, engines_here
+from fairway.judge.runtimes.second import ENGINES, list_installed_engines
 from fairway.model import canary
 from fairway.model.onnx_file import open_header
 from fairway.model.spec import parse_input
-from fairway.record.files import record_path
+from fairway.record.files import get_record_path
 from fairway.record.reader import read_record
 from serve.test_parts import runner, through
 
@@ -29,7 +29,7 @@ g (float x) => (int64[rank] y) {
 }"""
 
 
-@pytest.mark.parametrize("engine", ["onnxruntime", *engines_here()])
+@pytest.mark.parametrize("engine", ["onnxruntime", *list_installed_engines()])
 def test_an_input_without_dims_is_fed_without_dims(tmp_path: Path, engine: str) -> None:
     path = str(tmp_path / "shape.onnx")
     model = ir.from_onnx_text(SHAPE_OF)
@@ -51,15 +51,15 @@ def test_a_model_with_an_input_without_dims_is_verified_and_served(tmp_path: Pat
     result = fairway.export(Scaled(), ["x: float32[batch, 3]", "by: float32[]"], path, bounds={"batch": (1, 4)})
     assert result.verdict == "verified", result.findings
     assert [list(t.shape.dims if t.shape else ()) for t in ir.load(path).graph.inputs][1] == []
-    stored = read_record(record_path(path))
-    assert "none" not in stored.whole["evidence"]["canary"]
-    found = through(examine(runner(path), read_signature(open_header(path), stored, False), stored, None))
+    stored = read_record(get_record_path(path))
+    assert stored.evidence.canary.none is None
+    found = through(check_canary(runner(path), read_signature(open_header(path), stored, False), stored, None))
     assert found.why_not is not None  # each request has another `by`, so requests are not merged
 
 
 def test_the_canary_draws_inputs_without_dims() -> None:
     lines = ["x: float32[]", "n: int64[] < 5", "b: bool[]", "r: float32[] in 0..1"]
-    drawn = canary.draw([parse_input(line) for line in lines], {})
+    drawn = canary.draw_canary_inputs([parse_input(line) for line in lines], {})
     assert {name: (array.shape, array.dtype.name) for name, array in drawn.items()} == {
         "x": ((), "float32"),
         "n": ((), "int64"),
@@ -101,7 +101,7 @@ def test_a_complex_input_is_declared_as_pairs_and_verified(tmp_path: Path, form:
 def test_a_complex_input_is_served_as_pairs(tmp_path: Path) -> None:
     path = tmp_path / "out.onnx"
     fairway.export(Power(), ["z: complex64[batch, 5]"], path, bounds=BOUNDS, level="quick")
-    stored = read_record(record_path(path))
+    stored = read_record(get_record_path(path))
     signature = read_signature(open_header(path), stored, False)
     assert str(signature.inputs[0]) == "z: float32[batch, 5, 2]"
-    assert through(examine(runner(path), signature, stored, None)).limit == 4
+    assert through(check_canary(runner(path), signature, stored, None)).limit == 4

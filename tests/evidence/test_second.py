@@ -12,8 +12,8 @@ import torch
 from fairway.judge.judge import Judge
 from fairway.judge.runtimes import second
 from fairway.judge.runtimes.eager import run_eager, to_array
-from fairway.judge.runtimes.second import SLACK, consult
-from fairway.model.sample import sample
+from fairway.judge.runtimes.second import SLACK_FACTOR, consult_second_runtime
+from fairway.model.sample import make_sample
 from fairway.model.subject import Subject, build_subject
 
 
@@ -55,14 +55,14 @@ def test_both_engines_are_held_to_the_same_tolerance(
 ) -> None:
     """Errors are in units of what is allowed."""
     subject = build_subject(Net().eval(), ["x: float32[batch, 8]"], bounds={"batch": (1, 4)})
-    samples = [sample(subject.example, seed) for seed in (1, 2, 3)]
+    samples = [make_sample(subject.example, seed) for seed in (1, 2, 3)]
     unit = _find_allowed(subject, samples)
     judge = Judge(subject, run_off_by(subject, first * unit), ["y"])
     for one in samples:
         judge.take(one)
     monkeypatch.setattr(Judge, "excuse", lambda self, trial: False)
-    monkeypatch.setattr(second, "open_second", lambda path: ("another", run_off_by(subject, other * unit)))
-    said, findings = consult(judge, "out.onnx", samples)
+    monkeypatch.setattr(second, "open_second_runtime", lambda path: ("another", run_off_by(subject, other * unit)))
+    said, findings = consult_second_runtime(judge, "out.onnx", samples)
     if words is None:
         assert findings == []
         assert said == "another agrees at 3 samples"
@@ -76,15 +76,15 @@ def _find_allowed(subject: Subject, samples: list[Any]) -> float:
     """The error at which the ratio is 1, found by an error that is surely too large."""
     judge = Judge(subject, run_off_by(subject, 0.01), ["y"])
     trials = [judge.take(one) for one in samples]
-    ratio = max(judge.ratio(trial) for trial in trials)
-    assert ratio > SLACK
+    ratio = max(judge.compute_ratio(trial) for trial in trials)
+    assert ratio > SLACK_FACTOR
     return 0.01 / ratio
 
 
 def test_an_answer_that_is_excused_is_not_blamed_on_the_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     subject = build_subject(Net().eval(), ["x: float32[batch, 8]"], bounds={"batch": (1, 4)})
-    samples = [sample(subject.example, seed) for seed in (1, 2, 3)]
+    samples = [make_sample(subject.example, seed) for seed in (1, 2, 3)]
     judge = Judge(subject, run_off_by(subject, 1.0), ["y"])
     monkeypatch.setattr(Judge, "excuse", lambda self, trial: True)
-    monkeypatch.setattr(second, "open_second", lambda path: ("another", run_off_by(subject, 0.0)))
-    assert consult(judge, "out.onnx", samples) == ("another agrees at 3 samples", [])
+    monkeypatch.setattr(second, "open_second_runtime", lambda path: ("another", run_off_by(subject, 0.0)))
+    assert consult_second_runtime(judge, "out.onnx", samples) == ("another agrees at 3 samples", [])

@@ -1,4 +1,4 @@
-"""What is learned about a model before its export: legal values, branches, and inputs that reach their rare side."""
+"""The survey learns legal values, branches, and inputs that reach their rare side."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from fairway.judge import survey
-from fairway.judge.judge import sample_inputs
+from fairway.judge.judge import make_sample_inputs
 from fairway.judge.survey import study_values, survey_branches
 from fairway.model.ranges import describe_range
 from fairway.model.study import Study
@@ -53,8 +53,8 @@ def test_a_rare_branch_on_values_is_reached(model: nn.Module) -> None:
     subject, found = study(model, ["x: float32[n, 4]"])
     assert not found.unreached
     assert found.aimed
-    taken = [model(*sample_inputs(subject, one, ())) for one in found.aimed]
-    given = [sample_inputs(subject, one, ())[0] for one in found.aimed]
+    taken = [model(*make_sample_inputs(subject, one, ())) for one in found.aimed]
+    given = [make_sample_inputs(subject, one, ())[0] for one in found.aimed]
     rare = [x * 2 if isinstance(model, Helper) else torch.zeros_like(x) for x in given]
     assert any(torch.equal(a, b) for a, b in zip(taken, rare, strict=True))
 
@@ -93,8 +93,8 @@ def test_branches_on_sizes_are_solved() -> None:
 
 
 def test_a_size_branch_too_dear_to_run_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(survey, "ELEMENTS_RUN", 1000)
-    monkeypatch.setattr(survey, "JUDGED_FLOPS", -1.0)
+    monkeypatch.setattr(survey, "MAX_ELEMENTS_RUN", 1000)
+    monkeypatch.setattr(survey, "MAX_JUDGED_FLOPS", -1.0)
     _, found = study(Sized(), ["x: float32[rows, columns]"], bounds={"rows": (1, 4), "columns": (1, 8000)})
     assert "rows * columns == 7919" in [one.condition for one in found.unreached]
 
@@ -223,7 +223,7 @@ def test_complex_numbers_are_drawn_small_too() -> None:
     subject, found = study(ComplexGate(), ["z: complex64[batch, 6]"], bounds={"batch": (1, 4)})
     assert not found.unreached
     learned = replace(subject, study=found)
-    small = [sample_inputs(learned, one, ())[0].abs().max() for one in found.aimed]
+    small = [make_sample_inputs(learned, one, ())[0].abs().max() for one in found.aimed]
     assert any(0 < level < 1e-2 for level in small)
 
 
@@ -271,7 +271,7 @@ def test_random_numbers_without_effect_are_no_randomness() -> None:
 def test_samples_lie_close_to_either_side_of_a_threshold() -> None:
     subject, found = study(Gate(), ["x: float32[batch, 6]"], bounds={"batch": (1, 4)})
     learned = replace(subject, study=found)
-    energies = [float((sample_inputs(learned, one, ())[0] ** 2).mean()) for one in found.aimed]
+    energies = [float((make_sample_inputs(learned, one, ())[0] ** 2).mean()) for one in found.aimed]
     assert any(0.9e-8 < energy < 1e-8 for energy in energies)
     assert any(1e-8 < energy < 1.1e-8 for energy in energies)
 

@@ -1,4 +1,4 @@
-"""PyTorch is watched inside its own control flow too, and what it refuses is no proof."""
+"""PyTorch is watched inside its own control flow too, and its refusals prove nothing."""
 
 import pytest
 import torch
@@ -138,7 +138,7 @@ def test_a_large_weight_is_never_wide_as_a_whole(bias, monkeypatch):
     subject = build_subject(model, ["ids: int64[2, 3] < 300"])
     tensors = subject.make({}, 1, "normal")
     (whole,) = run_truth(subject, tensors)
-    monkeypatch.setattr(huge, "PART", model.words.weight.nbytes // 2)
+    monkeypatch.setattr(huge, "PART_BYTES", model.words.weight.nbytes // 2)
     made = []
     plain = torch.Tensor.double
 
@@ -147,8 +147,8 @@ def test_a_large_weight_is_never_wide_as_a_whole(bias, monkeypatch):
         return plain(tensor)
 
     monkeypatch.setattr(torch.Tensor, "double", double)
-    room = huge._room
-    monkeypatch.setattr(huge, "_room", lambda numbers: made.append(numbers) or room(numbers))
+    room = huge._allocate_room
+    monkeypatch.setattr(huge, "_allocate_room", lambda numbers: made.append(numbers) or room(numbers))
     (truth,) = run_truth(subject, tensors, piecewise=True)
     assert truth.dtype == torch.float64
     torch.testing.assert_close(truth, whole, rtol=1e-12, atol=1e-12)
@@ -170,6 +170,6 @@ def test_a_large_weight_may_stand_on_either_side(monkeypatch):
     subject = build_subject(Turned().eval(), ["x: float32[48, 3]"])
     tensors = subject.make({}, 1, "normal")
     whole = run_truth(subject, tensors)
-    monkeypatch.setattr(huge, "PART", 48 * 48 * 4)
+    monkeypatch.setattr(huge, "PART_BYTES", 48 * 48 * 4)
     for part, one in zip(run_truth(subject, tensors, piecewise=True), whole, strict=True):
         torch.testing.assert_close(part, one, rtol=1e-12, atol=1e-12)

@@ -196,7 +196,7 @@ def test_a_changed_weight_is_named_with_its_place(name: str, dynamo: bool) -> No
 
 @pytest.mark.parametrize("dynamo", [False, True], ids=["trace", "dynamo"])
 def test_weights_of_another_seed_are_named(dynamo: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparing, "REPORTED", 2)
+    monkeypatch.setattr(comparing, "MAX_REPORTED", 2)
     torch.manual_seed(0)
     model = Words().eval()
     torch.manual_seed(1)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from fairway.judge.cells import BUCKETS, POSITIONS, ZEROS, bucket, position
-from fairway.judge.compare import Difference, Measured, compare_structure, is_lost, measure
+from fairway.judge.cells import BUCKET_COUNT, MAX_POSITIONS, ZERO_BUCKET, find_buckets, find_positions
+from fairway.judge.compare import Difference, Measurement, compare_structure, is_lost, measure_errors
 from fairway.judge.counts import count_differences
-from fairway.judge.yardstick import FACTOR, Yardstick
+from fairway.judge.yardstick import ERROR_FACTOR, Yardstick
 
 
 def _judged(truth, own, theirs, dtype="float32"):
@@ -14,11 +14,11 @@ def _judged(truth, own, theirs, dtype="float32"):
 
 
 def _judged_all(samples, dtype="float32", truthful=True):
-    """The worst ratio over samples that are learnt from and judged together."""
+    """Return the worst ratio over samples that are learned from and judged together."""
     yardstick, measured = Yardstick(dtype, truthful), []
     for truth, own, theirs in samples:
-        got = measure("y", truth, own, theirs, by_row=not truthful, dtype=dtype)
-        assert isinstance(got, Measured)
+        got = measure_errors("y", truth, own, theirs, by_row=not truthful, dtype=dtype)
+        assert isinstance(got, Measurement)
         yardstick.learn(got.cells, got.largest)
         measured.append(got)
     return max(float((got.theirs / yardstick.allow(got.cells.index)).max()) for got in measured)
@@ -104,7 +104,7 @@ def test_a_cancelling_channel_does_not_free_the_others_of_images():
 
 @pytest.mark.parametrize("shape", [(1, 3), (2, 4), (1, 300), (30, 2), (64, 64), (7,), (), (3, 1)])
 def test_another_rounding_of_the_same_size_is_right(shape):
-    """A position with few elements can have a tiny error of its own by chance."""
+    """A position with few elements can have a tiny error by chance."""
     rng = np.random.default_rng(0)
     worst = 0.0
     for _ in range(150):
@@ -118,12 +118,12 @@ def test_another_rounding_of_the_same_size_is_right(shape):
 
 
 def test_positions_are_at_most_256_groups_of_neighbours():
-    found = position((2, 1000), 0, 2000)
-    assert found.max() == POSITIONS - 1
+    found = find_positions((2, 1000), 0, 2000)
+    assert found.max() == MAX_POSITIONS - 1
     assert (np.diff(found[:1000]) >= 0).all()
     assert (found[:1000] == found[1000:]).all()
-    assert position((5,), 1, 4).tolist() == [1, 2, 3]
-    assert position((), 0, 1).tolist() == [0]
+    assert find_positions((5,), 1, 4).tolist() == [1, 2, 3]
+    assert find_positions((), 0, 1).tolist() == [0]
 
 
 @pytest.mark.parametrize("size", [1e-20, 1e-30, 1e-37])
@@ -178,27 +178,27 @@ def test_a_stated_tolerance_allows_small_parts_of_a_whole_its_rounding():
 
 
 def test_buckets_cover_zero_and_infinity():
-    found = bucket(np.array([0.0, 5e-324, 1.0, 1.7e308, np.inf]))
-    assert found[0] == ZEROS
-    assert found.max() == BUCKETS - 1
+    found = find_buckets(np.array([0.0, 5e-324, 1.0, 1.7e308, np.inf]))
+    assert found[0] == ZERO_BUCKET
+    assert found.max() == BUCKET_COUNT - 1
     assert len(set(found)) == 5
 
 
 def test_pytorchs_numbers_are_lost_if_they_are_off_by_their_own_size():
     truth, own, theirs = _rows(20, 4)
-    got = measure("y", truth, own, theirs)
-    assert isinstance(got, Measured)
+    got = measure_errors("y", truth, own, theirs)
+    assert isinstance(got, Measurement)
     assert not is_lost(got, "normal")
     own[:, 1] = 2 * own[:, 1]
-    got = measure("y", truth, own, theirs)
-    assert isinstance(got, Measured)
+    got = measure_errors("y", truth, own, theirs)
+    assert isinstance(got, Measurement)
     assert is_lost(got, "normal")
 
 
 def test_nan_in_another_place_is_a_difference():
     ours = np.array([1.0, np.nan, 3.0], dtype=np.float32)
     theirs = np.array([np.nan, 1.0, 3.0], dtype=np.float32)
-    got = measure("y", ours.astype(np.float64), ours, theirs)
+    got = measure_errors("y", ours.astype(np.float64), ours, theirs)
     assert isinstance(got, Difference)
     assert got.code == "FW405"
     assert got.text == "y[0]: PyTorch 1.0, file nan; 2 of 3 differ"
@@ -206,12 +206,12 @@ def test_nan_in_another_place_is_a_difference():
 
 def test_nan_in_the_same_place_is_not():
     ours = np.array([1.0, np.nan, np.inf, -np.inf], dtype=np.float32)
-    assert isinstance(measure("y", ours.astype(np.float64), ours, ours.copy()), Measured)
+    assert isinstance(measure_errors("y", ours.astype(np.float64), ours, ours.copy()), Measurement)
 
 
 def test_infinities_of_other_sign_differ():
     ours = np.array([np.inf], dtype=np.float32)
-    got = measure("y", ours.astype(np.float64), ours, -ours)
+    got = measure_errors("y", ours.astype(np.float64), ours, -ours)
     assert isinstance(got, Difference)
 
 
@@ -223,7 +223,7 @@ def test_where_pytorch_overflows_the_file_gives_its_answer_or_the_truth():
     assert _judged(truth, ours, np.array([3e38, 50.0, 1.0], dtype=np.float32)) > 1
     assert _judged(truth, ours, np.array([np.inf, 7.0, 1.0], dtype=np.float32)) > 1
     for wrong in ([-np.inf, np.nan, 1.0], [np.inf, np.inf, 1.0], [np.nan, np.nan, 1.0]):
-        got = measure("y", truth, ours, np.array(wrong, dtype=np.float32))
+        got = measure_errors("y", truth, ours, np.array(wrong, dtype=np.float32))
         assert isinstance(got, Difference)
         assert got.code == "FW405"
 
@@ -236,8 +236,8 @@ def test_where_float64_overflows_pytorchs_answer_is_the_truth():
 
 def test_empty_outputs_compare():
     empty = np.zeros((0, 3), dtype=np.float32)
-    got = measure("y", empty.astype(np.float64), empty, empty)
-    assert isinstance(got, Measured)
+    got = measure_errors("y", empty.astype(np.float64), empty, empty)
+    assert isinstance(got, Measurement)
     assert got.elements == 0
 
 
@@ -271,4 +271,4 @@ def test_whole_numbers_differ_by_ten_times_as_much_as_pytorchs_own():
 
 
 def test_the_factor_is_what_the_docs_say():
-    assert FACTOR == 10.0
+    assert ERROR_FACTOR == 10.0

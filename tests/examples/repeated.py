@@ -52,7 +52,7 @@ def main(folder: Path, times: int, recipes: list[str]) -> None:
                 "recipe": recipe,
                 "verdict": result.verdict,
                 "bytes": [hashlib.sha256(file.read_bytes()).hexdigest() for file in files],
-                "record": json.dumps(without_measured(json.loads(json.dumps(result.record, default=str)))),
+                "record": json.dumps(without_measured(result.record.as_dict())),
             }
             print(json.dumps(told), flush=True)
 

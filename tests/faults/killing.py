@@ -1,4 +1,4 @@
-"""One export in a process of its own, with a fault at a stated moment, and what may be left of it afterwards.
+"""One export in a separate process, with a fault at a stated moment, and the files that may be left afterwards.
 
 A moment is a call of a function of Fairway's: `module:name`, before or after its n-th call. Nothing in Fairway knows of
 moments: the function is wrapped in the process that is about to fail.
@@ -31,7 +31,7 @@ from fairway.convert import export as exporting
 from fairway.model import weight_storage as store
 
 # Once and here, so that a run takes a fraction of a second; torch makes its own cache folder meanwhile.
-exporting.warm_up()
+exporting.preload_modules()
 
 NAMES = {"out.onnx", "out.onnx.data", "out.fairway.json"}
 
@@ -106,7 +106,7 @@ class Tagged(torch.nn.Module):
 
 def export_tagged(folder: Path, tag: float, overwrite: bool = True, **more: Any) -> str:
     """A whole export, with its weights beside the file; answers the verdict, or the code of the complaint."""
-    store.EMBEDDED = 0
+    store.MAX_EMBEDDED_BYTES = 0
     try:
         result = fairway.export(
             Tagged(tag),
@@ -200,7 +200,7 @@ def left_in(folder: Path) -> set[str]:
 
 
 def tag_of(folder: Path) -> float | None:
-    """Which export the files in the folder are of; fails unless they are one whole set, or none at all."""
+    """Return the export that the files in the folder belong to. Fails unless they are one complete set, or none."""
     present = left_in(folder)
     assert present - NAMES == set(), "strange files"
     if not present:

@@ -50,7 +50,7 @@ class Place:
         return Apart(work, self.temporary)
 
     def settled(self) -> float | None:
-        """What is there once every process has ended; fails where anything else is."""
+        """Return the files that remain once every process has ended. Fails if there are others."""
         assert strays() == set()
         assert left_in(self.temporary) == set()
         return tag_of(self.folder)
@@ -104,15 +104,17 @@ def test_what_was_committed_arrives_although_its_maker_and_the_janitor_die(place
 
     assert Apart(work, place.temporary).wait()[0] == signal.SIGKILL
     assert strays() == set()
-    assert any(name.startswith(workshop.PREFIX) for name in left_in(place.folder)), "torn, and nobody tidied up"
-    workshop.recover(place.folder)
+    assert any(name.startswith(workshop.WORKSHOP_PREFIX) for name in left_in(place.folder)), (
+        "torn, and not recovered yet"
+    )
+    workshop.recover_folder(place.folder)
     assert place.settled() == NEW
 
 
 def test_the_next_run_sweeps_what_a_dead_one_left(place: Place) -> None:
     def work() -> str:
         wrap("fairway.workers.staging:Janitor.watch", lambda real: lambda *told: None)
-        kill_at(Moment("fairway.record.delivery:commit"))
+        kill_at(Moment("fairway.record.delivery:commit_files"))
         return export_tagged(place.folder, OLD)
 
     assert Apart(work, place.temporary).wait()[0] == signal.SIGKILL
@@ -126,14 +128,14 @@ LINKED = tuple(
     for place, when in (
         ("fairway.model.weight_storage:ir.save", "before"),
         ("fairway.model.weight_storage:ir.save", "after"),
-        ("fairway.convert.ladder.judge_worker:gather", "before"),
-        ("fairway.convert.export:write_record", "after"),
-        ("fairway.record.delivery:commit", "before"),
-        ("fairway.workers.staging:_carry", "after"),
+        ("fairway.convert.ladder.judge_worker:gather_evidence", "before"),
+        ("fairway.convert.export:build_record", "after"),
+        ("fairway.record.delivery:commit_files", "before"),
+        ("fairway.workers.staging:_move_committed", "after"),
         ("fairway.workers.staging:shutil.rmtree", "before"),
     )
 )
-"""Moments at which a candidate that links to a checkpoint lies beside the workshop, or may do so."""
+"""Moments at which a candidate that links to a checkpoint is, or may be, next to the workshop."""
 
 
 def export_linked(folder: Path) -> str:
@@ -185,11 +187,11 @@ def test_a_folder_that_only_bears_such_a_name_is_left_alone(place: Place) -> Non
 def test_a_commit_cannot_name_a_place_elsewhere(place: Place, name: str) -> None:
     committed = place.folder / ".fairway-x" / workshop.COMMIT
     committed.mkdir(parents=True)
-    (place.folder / ".fairway-x" / workshop.MARK).touch()
+    (place.folder / ".fairway-x" / workshop.WORKSHOP_MARK).touch()
     (place.folder / ".fairway-x" / "escaped").touch()
     (place.folder / "keep").touch()
     (committed / workshop.MANIFEST).write_text(f'{{"move": ["{name}"], "remove": ["keep"]}}')
-    workshop.recover(place.folder)
+    workshop.recover_folder(place.folder)
     assert left_in(place.folder) == {"keep"}
 
 
@@ -202,7 +204,7 @@ def test_what_a_worker_had_started_ends_with_a_killed_export(place: Place) -> No
 
             return started
 
-        wrap("fairway.convert.ladder.climb:capture", around)
+        wrap("fairway.convert.ladder.walk_rung:capture", around)
         kill_at(Moment("fairway.model.weight_storage:ir.save"))
         return export_tagged(place.folder, NEW)
 
@@ -236,10 +238,10 @@ def test_a_race_with_kills_leaves_one_whole_set(place: Place) -> None:
 
 def test_a_folder_whose_lock_is_never_given_back_is_a_complaint(place: Place) -> None:
     def work() -> str:
-        workshop.PATIENCE = 0.3
+        workshop.LOCK_TIMEOUT_SECONDS = 0.3
         return export_tagged(place.folder, NEW)
 
-    with workshop.locked(place.folder):
+    with workshop.lock_folder(place.folder):
         said = Apart(work, place.temporary).wait()[1]
     assert said.startswith("FW009")
     assert "another process has held the lock of this folder for 0.3 s" in said
@@ -249,10 +251,10 @@ def test_a_folder_whose_lock_is_never_given_back_is_a_complaint(place: Place) ->
 def test_a_worker_that_hangs_with_a_lock_in_its_hands_is_ended(place: Place) -> None:
     def work() -> str:
         def hang() -> None:
-            with workshop.locked(place.folder):
+            with workshop.lock_folder(place.folder):
                 time.sleep(300)
 
-        at(Moment("fairway.convert.ladder.climb:capture"), hang)
+        at(Moment("fairway.convert.ladder.walk_rung:capture"), hang)
         return export_tagged(place.folder, NEW, timeout=1.0)
 
     assert Apart(work, place.temporary).wait() == (None, "failed")
@@ -261,7 +263,7 @@ def test_a_worker_that_hangs_with_a_lock_in_its_hands_is_ended(place: Place) -> 
 
 
 @pytest.mark.parametrize(
-    "victim", ["fairway.convert.ladder.climb:capture", "fairway.convert.ladder.judge_worker:gather"]
+    "victim", ["fairway.convert.ladder.walk_rung:capture", "fairway.convert.ladder.judge_worker:gather_evidence"]
 )
 def test_a_worker_out_of_memory_is_a_result(place: Place, victim: str) -> None:
     assert place.run(OLD) == (None, "verified")
@@ -296,8 +298,8 @@ def test_a_clock_that_jumps_changes_nothing(place: Place, jump: float) -> None:
         def leap() -> None:
             time.time = lambda: real() + jump
 
-        at(Moment("fairway.convert.ladder.climb:_look"), leap)
-        at(Moment("fairway.convert.export:write_record"), leap)
+        at(Moment("fairway.convert.ladder.first_look:look_at_model"), leap)
+        at(Moment("fairway.convert.export:build_record"), leap)
         return export_tagged(place.folder, NEW)
 
     assert Apart(work, place.temporary).wait() == (None, "verified")
@@ -337,14 +339,14 @@ def _fill(path: Path, room: int) -> None:
     path.write_bytes(b"\0" * max(free - room, 0))
 
 
-def test_a_folder_that_becomes_read_only_in_the_middle_keeps_the_old_file(small_disk: Place) -> None:
+def test_a_folder_that_becomes_read_only_keeps_the_old_file(small_disk: Place) -> None:
     assert small_disk.run(OLD) == (None, "verified")
 
     def remount(how: str) -> None:
         subprocess.run(["mount", "-o", f"remount,{how}", str(small_disk.folder)], check=True)
 
     def work() -> str:
-        at(Moment("fairway.record.delivery:commit"), lambda: remount("ro"))
+        at(Moment("fairway.record.delivery:commit_files"), lambda: remount("ro"))
         return export_tagged(small_disk.folder, NEW)
 
     died, said = Apart(work, small_disk.temporary).wait()

@@ -13,9 +13,10 @@ import pytest
 from fairway.cli import main
 from fairway.convert.generation import export_generator as export
 from fairway.convert.generation.generation_result import GenerationResult
-from fairway.convert.generation.step_comparison import ComparedStep, Run
-from fairway.convert.ladder.climb import Settings, Verdict
+from fairway.convert.generation.step_comparison import ComparedStep, PromptRun
+from fairway.convert.types import Settings, Verdict
 from fairway.diagnostics import Finding
+from fairway.record.schema import GenerationRecord
 
 RECIPE = "import torch\nnet = torch.nn.Linear(2, 2)\n"
 Call = Callable[..., tuple[int, str, str]]
@@ -39,16 +40,17 @@ def fairway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 def answer(verdict: Verdict, *findings: Finding) -> GenerationResult:
     step = ComparedStep(0, (5, 6), (5, 6), 0.25, 1e-5, 0.125, "same")
     other = ComparedStep(1, (7, 7), (7, 8), 1e-6, 1e-5, 0.5, "undecided")
-    run = Run("2 prompts of 1 to 4 tokens, padded on the left", (1, 4), (step, other), "by the yardstick")
+    run = PromptRun("2 prompts of 1 to 4 tokens, padded on the left", (1, 4), (step, other), "by the yardstick")
     path = Path("out") if verdict == "verified" else None
-    return GenerationResult(verdict, path, ("model.onnx",), {}, (run,), findings, {"verdict": verdict})
+    record = GenerationRecord(format=2, verdict=verdict, versions={}, graphs={})
+    return GenerationResult(verdict, path, ("model.onnx",), {}, (run,), findings, record)
 
 
 def test_the_result_is_shown_and_every_wish_is_passed_on(fairway: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    heard: list[Any] = []
+    arguments: list[Any] = []
 
     def instead(*words: Any) -> GenerationResult:
-        heard.extend(words)
+        arguments.extend(words)
         return answer("verified")
 
     monkeypatch.setattr(export, "generate_folder", instead)
@@ -58,19 +60,13 @@ def test_the_result_is_shown_and_every_wish_is_passed_on(fairway: Call, monkeypa
     assert out.splitlines() == [
         "verified  out",
         "  steps     2 prompts of 1 to 4 tokens, padded on the left: 3 of 4 tokens the same, 3 different ones, "
-        "1 steps hang on rounding",
+        "1 steps depend on rounding",
         "            logits at most 0.5 of what is allowed, least margin 1e-06; by the yardstick",
         "  files     model.onnx",
     ]
-    model, folder, settings, bounds, prompts, steps, overwrite, progress = heard
-    assert (type(model).__name__, folder, bounds, prompts, steps, overwrite) == (
-        "Linear",
-        Path("out"),
-        {"past": (0, 9)},
-        None,
-        7,
-        True,
-    )
+    model, folder, settings, options, progress = arguments
+    assert (type(model).__name__, folder) == ("Linear", Path("out"))
+    assert options == export.GenerationOptions({"past": (0, 9)}, None, 7, True)
     assert isinstance(settings, Settings)
     assert (settings.level, settings.limits.seconds, callable(progress)) == ("quick", 5.0, True)
 
@@ -83,7 +79,8 @@ def test_a_wrong_folder_ends_with_1_and_its_finding(fairway: Call, monkeypatch: 
     assert out.splitlines()[0] == "wrong"
     assert "FW412 error: The files generate another token than PyTorch" in out
     code, out, _ = fairway("recipe.py:net", "-o", "out", "--json")
-    assert (code, json.loads(out)) == (1, {"verdict": "wrong", "path": None})
+    shown = json.loads(out)
+    assert (code, shown["verdict"], shown["path"]) == (1, "wrong", None)
 
 
 def test_a_model_that_does_not_generate_ends_with_2(fairway: Call, tmp_path: Path) -> None:
@@ -105,4 +102,4 @@ def test_a_folder_that_is_there_is_refused_before_the_recipe_is_run(fairway: Cal
 def test_a_multiple_is_refused(fairway: Call) -> None:
     code, _, err = fairway("recipe.py:net", "-o", "out", "--dim", "seq%8")
     assert code == 2
-    assert "a multiple for seq; a cache grows one by one" in err
+    assert "a cache grows one by one, so seq cannot have a multiple" in err

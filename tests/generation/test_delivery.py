@@ -1,4 +1,4 @@
-"""What the steps show decides what is delivered. The graphs are taken from an earlier export."""
+"""The comparison of steps decides what is delivered. The graphs are taken from an earlier export."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+import fairway
 from fairway.convert.generation import export_generator as export
 from fairway.convert.generation.generation_result import GenerationResult
 from fairway.convert.generation.greedy import Player
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def deliver(exported: Callable[[str], Exported], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deliver:
-    """`export_generation`, but for the exporting."""
+    """`export_generation` with graphs that were exported before."""
     mistral = exported("mistral")
 
     def copied(parts: Any, name: str, made: Path, *more: Any) -> dict[str, Result]:
@@ -38,7 +39,7 @@ def deliver(exported: Callable[[str], Exported], tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(export, "_export_each", copied)
 
     def call(**words: Any) -> GenerationResult:
-        return export.export_generation(mistral.model, tmp_path / "out", **{"steps": 4, **words})
+        return fairway.export_generation(mistral.model, tmp_path / "out", **{"steps": 4, **words})
 
     return call
 

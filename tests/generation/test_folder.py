@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fairway.convert.generation.folder_delivery import check_folder, put_folder
+from fairway.convert.generation.folder_delivery import check_folder, deliver_folder
 from fairway.diagnostics.errors import UserError
 from fairway.workers import staging as workshop
 from fairway.workers.staging import Janitor
@@ -33,7 +33,7 @@ def read(folder: Path) -> dict[str, str]:
 
 
 def test_a_new_folder_comes_whole(tmp_path: Path, janitor: Janitor) -> None:
-    put_folder(make(tmp_path, model="new"), tmp_path / "out", False, janitor)
+    deliver_folder(make(tmp_path, model="new"), tmp_path / "out", False, janitor)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert read(tmp_path / "out") == {"model.onnx": "new"}
 
@@ -43,7 +43,7 @@ def test_a_folder_that_is_there_keeps_what_is_not_ours(tmp_path: Path, janitor: 
     old.mkdir()
     for name in ("model.onnx", "model.onnx.data", "tokenizer.json"):
         (old / name).write_text("old")
-    put_folder(make(tmp_path, model="new", encoder_model="new"), old, True, janitor)
+    deliver_folder(make(tmp_path, model="new", encoder_model="new"), old, True, janitor)
     assert read(old) == {"encoder_model.onnx": "new", "model.onnx": "new", "tokenizer.json": "old"}
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
@@ -52,7 +52,7 @@ def test_a_folder_that_has_come_to_be_is_not_replaced(tmp_path: Path, janitor: J
     (tmp_path / "out").mkdir()
     (tmp_path / "out/model.onnx").write_text("old")
     with pytest.raises(UserError, match=r"FW008: .*model\.onnx"):
-        put_folder(make(tmp_path, model="new"), tmp_path / "out", False, janitor)
+        deliver_folder(make(tmp_path, model="new"), tmp_path / "out", False, janitor)
     assert read(tmp_path / "out") == {"model.onnx": "old"}
 
 
@@ -71,14 +71,14 @@ def test_a_death_in_the_middle_is_finished_by_the_next_run(
         out.mkdir()
     made = make(tmp_path, model="new", decoder_model="new")
     with monkeypatch.context() as dying:
-        dying.setattr(workshop, "_carry", die)
+        dying.setattr(workshop, "_move_committed", die)
         dying.setattr(workshop.shutil, "rmtree", lambda *words, **named: None)
         with pytest.raises(Died):
-            put_folder(made, out, True, janitor)
+            deliver_folder(made, out, True, janitor)
     assert not out.exists() or [p.name for p in out.glob("*.onnx")] == []
     beside = tmp_path if new else out
-    with workshop.locked(beside):
-        workshop.recover(beside)
+    with workshop.lock_folder(beside):
+        workshop.recover_folder(beside)
     assert read(out) == {"decoder_model.onnx": "new", "model.onnx": "new"}
 
 

@@ -1,4 +1,4 @@
-"""What is not covered is refused with its reason, before anything is exported, and nothing is left behind."""
+"""Unsupported models and options are refused with the reason before anything is exported, and no file is left."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import torch
 import transformers as tf
 
 import fairway
+from fairway.record.progress import PartStarted
 
 from . import generators
 
@@ -58,7 +59,7 @@ def hybrid() -> Any:
     [
         (lambda: torch.nn.Linear(2, 2), "FW019: Linear is not a model of transformers"),
         (bert, "FW019: BertModel has no `generate`; a …ForCausalLM or …ForConditionalGeneration has"),
-        (generators.mamba, "FW213: MambaForCausalLM answers with no past_key_values"),
+        (generators.mamba, "FW213: MambaForCausalLM returns no past_key_values"),
         (hybrid, "FW213: 1 of 2 layers of Qwen3NextForCausalLM, first layer 0: LinearAttentionLayer"),
         (
             without_a_start,
@@ -89,7 +90,7 @@ def test_wishes_that_cannot_be_met(words: dict[str, Any], said: str, tmp_path: P
 
 def test_a_run_that_is_killed_leaves_no_folder(tmp_path: Path) -> None:
     def die(event: Any) -> None:
-        if event == ("part", "model.onnx"):
+        if event == PartStarted("model.onnx"):
             os.kill(os.getpid(), signal.SIGKILL)
 
     child = os.fork()
@@ -103,7 +104,7 @@ def test_a_run_that_is_killed_leaves_no_folder(tmp_path: Path) -> None:
 
 
 def _settled(folder: Path) -> list[Path]:
-    """What is there once the janitor has swept; it has a few seconds."""
+    """Return the remaining files when the janitor has swept, after a few seconds at most."""
     import time
 
     for _ in range(100):

@@ -1,4 +1,4 @@
-"""What the steps catch: a cache, a position or a mask gone wrong; and what they do not blame: a near tie."""
+"""The comparison of steps finds a wrong cache, position or mask, and accepts a near tie."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from fairway.convert.generation import step_comparison as stepping
-from fairway.convert.generation.anatomy import Anatomy, examine
-from fairway.convert.generation.greedy import Player, Prompt, Told, make_prompts
-from fairway.convert.generation.step_comparison import Run, compare_steps
+from fairway.convert.generation.anatomy import Anatomy, examine_generator
+from fairway.convert.generation.greedy import GeneratedTokens, Player, Prompt, make_prompts
+from fairway.convert.generation.step_comparison import PromptRun, compare_steps
 from fairway.diagnostics import Finding
 
 from . import generators
@@ -23,7 +23,7 @@ Export = Callable[[str], Exported]
 AT = 5
 
 
-class Spoilt(Player):
+class ChangedPlayer(Player):
     """Plays as the files do, but for one change before step AT."""
 
     def __init__(self, folder: Path, anatomy: Anatomy, change: Callable[[Player], None]) -> None:
@@ -47,16 +47,16 @@ def swap_two_rows(player: Player) -> None:
 
 
 def forget_the_last_token(player: Player) -> None:
-    player._given["attention_mask"][:, -1] = 0
+    player._extras["attention_mask"][:, -1] = 0
 
 
 def shift_positions(player: Player) -> None:
-    player._given["position_ids"] = player._given["position_ids"] + 3
+    player._extras["position_ids"] = player._extras["position_ids"] + 3
 
 
-def compare(mistral: Exported, change: Callable[[Player], None] | None, batch: int = 1) -> Run:
-    anatomy = examine(mistral.model)
-    player = Player(mistral.folder, anatomy) if change is None else Spoilt(mistral.folder, anatomy, change)
+def compare(mistral: Exported, change: Callable[[Player], None] | None, batch: int = 1) -> PromptRun:
+    anatomy = examine_generator(mistral.model)
+    player = Player(mistral.folder, anatomy) if change is None else ChangedPlayer(mistral.folder, anatomy, change)
     prompt = make_prompts(anatomy, None, 12, 0)[batch]
     return compare_steps(mistral.model, player, prompt, 10, lambda event: None)
 
@@ -90,10 +90,10 @@ def test_a_file_that_does_not_run_is_a_finding(exported: Export) -> None:
     assert [f.code for f in run.findings] == ["FW408"]
 
 
-def told_of(ours: list[float], token: int) -> tuple[Told, np.ndarray[Any, Any]]:
+def make_generated(ours: list[float], token: int) -> tuple[GeneratedTokens, np.ndarray[Any, Any]]:
     logits = torch.tensor([[ours]])
     tokens = torch.tensor([[token]])
-    return Told(tokens, tokens, logits, torch.ones_like(logits, dtype=torch.bool)), logits.double().numpy()
+    return GeneratedTokens(tokens, tokens, logits, torch.ones_like(logits, dtype=torch.bool)), logits.double().numpy()
 
 
 @pytest.mark.parametrize(
@@ -106,13 +106,13 @@ def told_of(ours: list[float], token: int) -> tuple[Told, np.ndarray[Any, Any]]:
     ],
 )
 def test_a_near_tie_is_undecided_and_a_clear_lead_is_not(ours: list[float], theirs: list[float], choice: str) -> None:
-    told, own = told_of(ours, 1)
+    generated, own = make_generated(ours, 1)
     allowed = np.full((1, 1, 3), 1e-5)
-    step, row, lead, doubt = stepping._step(0, told, own, np.array([[theirs]]), allowed, np.zeros((1, 1)))
+    step, row, lead, doubt = stepping._compare_step(0, generated, own, np.array([[theirs]]), allowed, np.zeros((1, 1)))
     assert step.choice == choice
     assert (row, doubt) == (0, 2e-5)
     if choice == "wrong":
-        said = stepping._say_token(Prompt("one prompt", {}, (1,)), step, row, lead, doubt, None)
+        said = stepping._report_token(Prompt("one prompt", {}, (1,)), step, row, lead, doubt, None)
         other = int(np.argmax(theirs))
         assert said.seen == (
             f"one prompt: step 0, row 0: PyTorch chose token 1, the file {other}; PyTorch's leads by {lead:.3g}, "
@@ -121,9 +121,11 @@ def test_a_near_tie_is_undecided_and_a_clear_lead_is_not(ours: list[float], thei
 
 
 def test_a_forbidden_token_is_not_chosen() -> None:
-    told, own = told_of([1.0, 2.0, 0.0], 1)
-    told.legal[0, 0, 2] = False
-    step, *_ = stepping._step(0, told, own, np.array([[[1.0, 2.0, 9.0]]]), np.full((1, 1, 3), 1e-5), np.zeros((1, 1)))
+    generated, own = make_generated([1.0, 2.0, 0.0], 1)
+    generated.legal[0, 0, 2] = False
+    step, *_ = stepping._compare_step(
+        0, generated, own, np.array([[[1.0, 2.0, 9.0]]]), np.full((1, 1, 3), 1e-5), np.zeros((1, 1))
+    )
     assert step.file_tokens == (1,)
 
 
@@ -142,7 +144,7 @@ class Mute(Player):
 
 def test_nan_is_not_taken_for_agreement() -> None:
     model = generators.llama()
-    prompt = make_prompts(examine(model), [[5, 6, 7]], 12, 0)[0]
+    prompt = make_prompts(examine_generator(model), [[5, 6, 7]], 12, 0)[0]
     run = compare_steps(model, Mute(), prompt, 3, lambda event: None)
     findings: tuple[Finding, ...] = run.findings
     assert [f.code for f in findings] == ["FW405"]

@@ -10,8 +10,8 @@ import pytest
 
 from fairway.convert.ladder.diagnose import explain
 from fairway.diagnostics.knowledge.answer import find_answers
-from fairway.diagnostics.log import TAIL, LogFinding, decode, find_known, read_tail
-from fairway.diagnostics.signatures import EXPORTERS, OTHERS
+from fairway.diagnostics.log import TAIL_BYTES, LogFinding, decode, find_known, read_tail
+from fairway.diagnostics.signatures import EXPORTER_SIGNATURES, RUNTIME_SIGNATURES
 from fairway.workers.attempt import Failure
 
 LOGS = {
@@ -22,7 +22,7 @@ LOGS = {
     "FW307": "torch.jit.frontend.NotSupportedError: Compiled functions can't take variable number of arguments",
     "FW009": "OSError: [Errno 28] No space left on device",
     "FW218": "TracerWarning: Converting a tensor to a Python boolean might cause the trace to be incorrect.",
-    "FW328": "fairway.convert.blocks.stamp.Unlike: blocks.1 has 7 nodes, blocks.2 has 8",
+    "FW328": "fairway.convert.blocks.stamp.BlocksDiffer: blocks.1 has 7 nodes, blocks.2 has 8",
     "FW306": "fairway.convert.ladder.capture.OpsetNotHonoured: asked for 18",
     "FW212": "RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)",
     "FW107": "_pickle.UnpicklingError: Weights only load failed.",
@@ -34,7 +34,7 @@ LOGS = {
 
 
 def test_there_is_a_log_here_for_every_signature() -> None:
-    assert set(LOGS) == {one.code for one in (*EXPORTERS, *OTHERS)}
+    assert set(LOGS) == {one.code for one in (*EXPORTER_SIGNATURES, *RUNTIME_SIGNATURES)}
 
 
 @pytest.mark.parametrize("code", LOGS)
@@ -43,7 +43,7 @@ def test_a_known_error_is_found_in_a_traceback(code: str) -> None:
     assert find_known(text) == [LogFinding(code, 4, LOGS[code])]
 
 
-@pytest.mark.parametrize("code", [one.code for one in EXPORTERS])
+@pytest.mark.parametrize("code", [one.code for one in EXPORTER_SIGNATURES])
 def test_a_log_and_a_live_failure_are_recognised_alike(code: str) -> None:
     kind, _, message = LOGS[code].partition(": ")
     failure = Failure(kind.rsplit(".", 1)[-1], message, (), LOGS[code])
@@ -93,7 +93,7 @@ JUNK = [
 
 @pytest.mark.parametrize("piece", JUNK)
 def test_megabytes_of_junk_take_little_time(piece: bytes) -> None:
-    data = piece * (2 * TAIL // len(piece))
+    data = piece * (2 * TAIL_BYTES // len(piece))
     started = time.process_time()
     text = decode(read_tail(io.BytesIO(data)))
     find_known(text)
@@ -123,12 +123,12 @@ class Endless(io.RawIOBase):
 
 def test_of_a_long_file_the_end_is_read_and_of_an_endless_one_enough(tmp_path: Path) -> None:
     stream = Endless()
-    assert len(read_tail(stream)) == TAIL  # type: ignore[arg-type]
-    assert stream.given < 100 * TAIL
+    assert len(read_tail(stream)) == TAIL_BYTES  # type: ignore[arg-type]
+    assert stream.given < 100 * TAIL_BYTES
     with (tmp_path / "log").open("wb") as file:
         file.seek(1 << 40)
         file.write(LOGS["FW302"].encode())
     with (tmp_path / "log").open("rb", buffering=0) as file:
         data = read_tail(file)  # type: ignore[arg-type]
-    assert len(data) == TAIL
+    assert len(data) == TAIL_BYTES
     assert [known.code for known in find_known(decode(data[-3000:].lstrip(b"\0")))] == ["FW302"]

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from fairway.model import memory_check as room
 from fairway.model import onnx_file
 from fairway.model import onnx_requirements as onnx_asks
-from fairway.model.onnx_file import check_room, open_header
+from fairway.model.onnx_file import check_memory, open_header
 
 from .watch import opened, refusal
 
@@ -24,7 +24,7 @@ GIB = 2**30
 def small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine of one GiB, so that the texts below are the same on every machine."""
     for module in (onnx_asks, onnx_file, room):
-        monkeypatch.setattr(module, "room", lambda: GIB)
+        monkeypatch.setattr(module, "read_memory_bytes", lambda: GIB)
 
 
 def value(name: str, shape: Any) -> Any:
@@ -62,7 +62,7 @@ def refused(path: Path) -> tuple[str, str]:
 
 def test_dims_that_promise_more_than_the_tensor_holds_are_refused(tmp_path: Path) -> None:
     tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[10**9, 10**9])
-    seen = "m.onnx: w promises 1000000000000000000 elements and holds 0"
+    seen = "m.onnx: w promises 1000000000000000000 elements and contains 0"
     assert refused(save(tmp_path, weights=[tensor])) == ("FW110", seen)
 
 
@@ -90,7 +90,7 @@ def test_a_tensor_that_holds_what_it_promises_passes_in_every_encoding(tmp_path:
     ids=lambda node: node.op_type,
 )
 def test_a_node_that_makes_terabytes_of_a_constant_is_refused(tmp_path: Path, node: Any) -> None:
-    asks = f"m.onnx: the {node.op_type} node n asks for 1.0 EB; this machine has 1.1 GB"
+    asks = f"m.onnx: the {node.op_type} node n needs 1.0 EB; this machine has 1.1 GB"
     assert refused(save(tmp_path, [node], [ints("big", 10**9, 10**9)])) == ("FW114", asks)
     held = helper.make_node("Constant", [], ["big"], value=ints("t", 10**9, 10**9))
     assert refused(save(tmp_path, [held, node])) == ("FW114", asks)
@@ -101,7 +101,7 @@ def test_other_nodes_that_grow_by_a_constant_are_refused_too(tmp_path: Path, op:
     inputs = {"Range": ["zero", "big", "one"], "HannWindow": ["big"]}.get(op, ["x", "big"])
     weights = [ints("zero", 0), ints("one", 1), ints("big", 10**15)]
     code, seen = refused(save(tmp_path, [helper.make_node(op, inputs, ["y"], name="n")], weights))
-    assert (code, seen) == ("FW114", f"m.onnx: the {op} node n asks for 1.0 PB; this machine has 1.1 GB")
+    assert (code, seen) == ("FW114", f"m.onnx: the {op} node n needs 1.0 PB; this machine has 1.1 GB")
 
 
 def test_a_bomb_in_a_subgraph_or_function_is_refused_too(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_sparse_tensor_that_would_fill_the_memory_with_zeros_is_refused(tmp_pa
     sparse.values.CopyFrom(helper.make_tensor("v", TensorProto.FLOAT, [1], [1.0]))
     sparse.indices.CopyFrom(ints("i", 5))
     path.write_bytes(proto.SerializeToString())
-    asks = "m.onnx: the sparse tensor v asks for 4.0 TB; this machine has 1.1 GB"
+    asks = "m.onnx: the sparse tensor v needs 4.0 TB; this machine has 1.1 GB"
     assert refused(path) == ("FW114", asks)
 
 
@@ -129,14 +129,14 @@ def test_many_tensors_that_share_a_small_file_are_counted_as_they_will_lie_in_me
     (tmp_path / "w.bin").write_bytes(b"\0" * 2**20)
     weights = [external("w.bin", [2**18]) for _ in range(1100)]
     header = open_header(save(tmp_path, weights=weights))
-    asks = "m.onnx: its tensors ask for 1.2 GB; this machine has 1.1 GB"
-    assert refusal(lambda: check_room(header)) == ("FW114", asks)
+    asks = "m.onnx: its tensors need 1.2 GB; this machine has 1.1 GB"
+    assert refusal(lambda: check_memory(header)) == ("FW114", asks)
 
 
 def test_a_data_file_of_nothing_but_holes_counts_by_what_is_asked_of_it(tmp_path: Path) -> None:
     os.truncate(os.open(tmp_path / "w.bin", os.O_CREAT | os.O_WRONLY), 1 << 43)
     header = open_header(save(tmp_path, weights=[external("w.bin", [2**41])]))
-    assert refusal(lambda: check_room(header))[0] == "FW114"
+    assert refusal(lambda: check_memory(header))[0] == "FW114"
 
 
 def test_a_model_file_of_nothing_but_holes_is_not_read(tmp_path: Path) -> None:
@@ -212,12 +212,12 @@ def traps(tmp_path: Path) -> Path:
     ],
 )
 def test_a_name_that_leads_out_of_the_folder_is_refused(traps: Path, location: str) -> None:
-    assert refused(save(traps, weights=[external(location)])) == ("FW112", f"m.onnx: w asks for {location!r}")
+    assert refused(save(traps, weights=[external(location)])) == ("FW112", f"m.onnx: w refers to {location!r}")
 
 
 @pytest.mark.parametrize("location", ["fifo", "sub", "nosuch", "x" * 250 + "/w.bin"])
 def test_what_is_no_plain_file_is_refused_and_never_waited_for(traps: Path, location: str) -> None:
-    seen = f"m.onnx needs {location}, which is not beside it"
+    seen = f"m.onnx needs {location}, which does not exist or is not a regular file"
     assert refused(save(traps, weights=[external(location)])) == ("FW111", seen)
 
 
@@ -229,7 +229,7 @@ def test_a_model_that_is_a_link_may_not_name_other_files(traps: Path) -> None:
     save(traps, weights=[external("w.bin")])
     (traps / "sub/m.onnx").symlink_to(traps / "m.onnx")
     (traps / "sub/w.bin").symlink_to(traps.parent / "secret")
-    assert refused(traps / "sub/m.onnx") == ("FW112", "m.onnx: w asks for 'w.bin'")
+    assert refused(traps / "sub/m.onnx") == ("FW112", "m.onnx: w refers to 'w.bin'")
 
 
 @pytest.mark.parametrize(
@@ -237,12 +237,12 @@ def test_a_model_that_is_a_link_may_not_name_other_files(traps: Path) -> None:
     [
         ({"offset": str(2**62)}, "FW111", f"w.bin has 64 bytes, m.onnx needs {2**62 + 16}"),
         ({"length": str(2**62)}, "FW111", f"w.bin has 64 bytes, m.onnx needs {2**62}"),
-        ({"offset": "9" * 30}, "FW110", "m.onnx: w has an offset or length that is no number"),
-        ({"offset": "1_0"}, "FW110", "m.onnx: w has an offset or length that is no number"),
-        ({"offset": "٣"}, "FW110", "m.onnx: w has an offset or length that is no number"),
+        ({"offset": "9" * 30}, "FW110", "m.onnx: w has an offset or length that is not a number"),
+        ({"offset": "1_0"}, "FW110", "m.onnx: w has an offset or length that is not a number"),
+        ({"offset": "٣"}, "FW110", "m.onnx: w has an offset or length that is not a number"),
         ({"offset": "-1"}, "FW110", "m.onnx: w has an offset or length below 0"),
-        ({"length": "4"}, "FW110", "m.onnx: w promises 16 bytes and gives a length of 4"),
-        ({"basepath": "/"}, "FW110", "m.onnx: w says 'basepath' of its external data, twice or against the standard"),
+        ({"length": "4"}, "FW110", "m.onnx: w promises 16 bytes and has a length of 4"),
+        ({"basepath": "/"}, "FW110", "m.onnx: w has 'basepath' in its external data, which is unknown or repeated"),
     ],
 )
 def test_entries_that_cannot_be_meant_are_refused(traps: Path, entries: dict[str, str], code: str, seen: str) -> None:
@@ -252,13 +252,13 @@ def test_entries_that_cannot_be_meant_are_refused(traps: Path, entries: dict[str
 def test_an_entry_that_stands_twice_is_refused(traps: Path) -> None:
     tensor = external("w.bin")
     tensor.external_data.add(key="location", value="link")
-    seen = "m.onnx: w says 'location' of its external data, twice or against the standard"
+    seen = "m.onnx: w has 'location' in its external data, which is unknown or repeated"
     assert refused(save(traps, weights=[tensor])) == ("FW110", seen)
 
 
 def test_a_tensor_that_lies_elsewhere_without_saying_where_is_refused(traps: Path) -> None:
     tensor = TensorProto(name="w", data_type=1, dims=[4], data_location=TensorProto.EXTERNAL)
-    assert refused(save(traps, weights=[tensor])) == ("FW112", "m.onnx: w asks for ''")
+    assert refused(save(traps, weights=[tensor])) == ("FW112", "m.onnx: w refers to ''")
 
 
 def test_external_data_is_found_in_training_graphs_and_functions_defaults(traps: Path) -> None:
@@ -274,16 +274,16 @@ def test_external_data_is_found_in_training_graphs_and_functions_defaults(traps:
 
 @pytest.mark.parametrize("name", ["m.json", "m.textproto", "m.ort", "m.xml"])
 def test_an_ending_by_which_engines_read_the_same_bytes_differently_is_refused(tmp_path: Path, name: str) -> None:
-    seen = f"{tmp_path / name} has another ending than .onnx, by which engines choose how to read"
+    seen = f"{tmp_path / name} does not end in .onnx; runtimes choose the format by the ending"
     assert refused(save(tmp_path, name=name)) == ("FW110", seen)
 
 
 def test_a_pipe_in_place_of_the_model_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "m.onnx")
-    assert refused(tmp_path / "m.onnx") == ("FW110", f"{tmp_path / 'm.onnx'} is no plain file")
+    assert refused(tmp_path / "m.onnx") == ("FW110", f"{tmp_path / 'm.onnx'} is not a regular file")
 
 
 def test_names_that_are_no_text_are_refused(tmp_path: Path) -> None:
     whole = save(tmp_path, weights=[ints("abcd", 1)]).read_bytes()
     (tmp_path / "m.onnx").write_bytes(whole.replace(b"\x01x", b"\x01\xff"))
-    assert refused(tmp_path / "m.onnx") == ("FW110", f"{tmp_path / 'm.onnx'} holds a name that is no text")
+    assert refused(tmp_path / "m.onnx") == ("FW110", f"{tmp_path / 'm.onnx'} contains a name that is not valid text")

@@ -201,7 +201,7 @@ def test_arrays_that_unpack_to_more_than_the_memory_are_refused(
 ) -> None:
     with zipfile.ZipFile(tmp_path / "d.npz", "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("x.npy", array_header("(250000, 2)") + b"\0" * 2 * 10**6)
-    monkeypatch.setattr(data_module, "room", lambda: 10**6)
+    monkeypatch.setattr(data_module, "read_memory_bytes", lambda: 10**6)
     seen = "d.npz asks for 2.0 MB; this machine has 1.0 MB"
     assert refusal(lambda: read_data(subject, tmp_path / "d.npz")) == ("FW114", seen)
 
@@ -224,7 +224,7 @@ def test_a_file_of_holes_larger_than_the_memory_is_not_opened(
 ) -> None:
     os.truncate(os.open(tmp_path / name, os.O_CREAT | os.O_WRONLY), 1 << 43)
     for module in (checkpoint_module, data_module):
-        monkeypatch.setattr(module, "room", lambda: 10**9)
+        monkeypatch.setattr(module, "read_memory_bytes", lambda: 10**9)
     seen = f"{name} has 8.8 TB; this machine has 1.0 GB"
     assert refusal(lambda: load_checkpoint(subject.model, tmp_path / name, False)) == ("FW114", seen)
     assert refusal(lambda: read_data(subject, tmp_path / name)) == ("FW114", seen)
@@ -233,5 +233,5 @@ def test_a_file_of_holes_larger_than_the_memory_is_not_opened(
 def test_a_pipe_in_place_of_weights_or_data_is_not_waited_for(tmp_path: Path, subject: Subject) -> None:
     os.mkfifo(tmp_path / "w.pt")
     assert refusal(lambda: load_checkpoint(subject.model, tmp_path / "w.pt", False))[0] == "FW104"
-    seen = f"{tmp_path / 'w.pt'} is no plain file"
+    seen = f"{tmp_path / 'w.pt'} is not a regular file"
     assert refusal(lambda: read_data(subject, tmp_path / "w.pt")) == ("FW113", seen)

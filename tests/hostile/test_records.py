@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from fairway.diagnostics import Finding, Where
 from fairway.record.files import hash_file
-from fairway.record.reader import LARGEST, compare_with_record, parse_record, parse_short, read_record
+from fairway.record.reader import LARGEST_RECORD_BYTES, compare_with_record, parse_record, parse_short, read_record
+from fairway.record.schema_evidence import EvidenceRecord, SampleRecord
+from fairway.record.writer import describe_finding, format_record
 
 from .watch import opened, refusal
 
@@ -22,7 +25,7 @@ def record(tmp_path: Path) -> dict[str, Any]:
     (tmp_path / "m.onnx.data").write_bytes(b"weights")
     domain = {"batch": {"low": 1, "high": 16, "multiple": 1, "declared": True}}
     return {
-        "format": 1,
+        "format": 2,
         "subject": {"name": "Net", "sha256": "a" * 64, "domain": domain},
         "versions": {"torch": "2.13.0"},
         "verdict": "verified",
@@ -48,8 +51,8 @@ def test_a_record_is_read_back(tmp_path: Path, record: dict[str, Any]) -> None:
     stored, finding = compare_with_record(tmp_path / "m.onnx")
     assert stored is not None
     assert finding is None
-    assert str(stored.proven) == "verified for batch 1..16; 2 samples, level quick"
-    assert (stored.proven.remedies, stored.proven.route) == (("mul_scalar",), "trace")
+    assert str(stored.short) == "verified for batch 1..16; 2 samples, level quick"
+    assert (stored.short.remedies, stored.route) == (("mul_scalar",), "trace")
 
 
 @pytest.mark.parametrize("name", ["m.onnx", "m.onnx.data"])
@@ -78,26 +81,44 @@ def test_no_record_is_nothing_to_speak_of(tmp_path: Path) -> None:
     assert compare_with_record(tmp_path / "m.onnx") == (None, None)
 
 
+VERDICTS = "'verified', 'unproven', 'wrong', 'failed' or 'quantized'"
 BROKEN: list[tuple[str, Any, str]] = [
-    ("verdict", "perfect", "its verdict is 'perfect'"),
-    ("verdict", ["verified"], "its verdict is of type list"),
-    ("format", 2, "its format is 2, this version reads 1"),
-    ("format", True, "its format is True, this version reads 1"),
-    ("remedies", {}, "remedies is not a list"),
-    ("remedies", [3], "a remedy is 3, not an object"),
-    ("remedies", [{"name": "\x1b[2J"}], r"a remedy's name is '\x1b[2J'"),
-    ("versions", {"torch": 2}, "a version is 2"),
-    ("subject", None, "subject is None, not an object"),
+    ("verdict", "perfect", f"verdict: expected {VERDICTS}, got 'perfect'"),
+    ("verdict", ["verified"], f"verdict: expected {VERDICTS}, got a list"),
+    ("verdict", "quantized", "the verdict quantized needs quantized.said"),
+    ("format", 1, "format: expected 2, got 1"),
+    ("format", True, "format: expected 2, got True"),
+    ("format", 2.0, "format: expected 2, got 2.0"),
+    ("remedies", {}, "remedies: expected a list, got an object"),
+    ("remedies", [3], "remedies.0: expected an object, got 3"),
+    ("remedies", [{"name": "\x1b[2J"}], r"remedies.0.name: expected printable characters, got '\x1b[2J'"),
+    ("versions", {"torch": 2}, "versions.torch: expected a text, got 2"),
+    ("subject", None, "subject: expected an object, got None"),
     (
         "subject",
         {"sha256": "a" * 64, "domain": {"n": {"low": 1, "high": 2**70, "multiple": 1}}},
-        f"domain.n.high is {2**70}",
+        f"subject.domain.n.high: expected less than {2**63}, got {2**70}",
     ),
-    ("subject", {"sha256": "A" * 64, "domain": {}}, f"subject.sha256 is '{'A' * 59}"),
-    ("evidence", [], "evidence is of type list, not an object"),
-    ("evidence", {"tested": 3}, "evidence.tested is not a list"),
-    ("file", {"name": "../m.onnx", "sha256": "a" * 64}, "a file's name is '../m.onnx'"),
-    ("file", {"name": "m.onnx", "sha256": 3}, "file.sha256 is 3"),
+    (
+        "subject",
+        {"sha256": "A" * 64, "domain": {}},
+        f"subject.sha256: expected 64 hexadecimal digits, got '{'A' * 59}",
+    ),
+    ("evidence", [], "evidence: expected an object, got a list"),
+    ("evidence", {"tested": 3}, "evidence.tested: expected a list, got 3"),
+    ("evidence", {"tested": [{"right": "yes"}]}, "evidence.tested.0.right: expected true or false, got 'yes'"),
+    (
+        "file",
+        {"name": "../m.onnx", "sha256": "a" * 64},
+        "file.name: expected a file name without a folder, got '../m.onnx'",
+    ),
+    ("file", {"name": "m.onnx", "sha256": 3}, "file.sha256: expected a text, got 3"),
+    (
+        "file",
+        {"name": "m.onnx", "sha256": "a" * 64, "linked": [{"name": "../w", "blake3": "a" * 64}]},
+        "file.linked.0.name: expected a path below the model's folder, got '../w'",
+    ),
+    ("opset", True, "opset: expected a whole number, got True"),
 ]
 
 
@@ -121,11 +142,15 @@ def test_a_field_that_is_missing_is_refused(tmp_path: Path, record: dict[str, An
     [
         (b"", "it is not JSON: Expecting value, line 1"),
         (b"[" * 10**6, "it is nested too deeply"),
-        (b'{"a": 1, "a": 2}', "a key stands twice in one object"),
-        (b'{"a": NaN}', "NaN is no number of JSON's"),
+        (b'{"a": 1, "a": 2}', "an object has the same key twice"),
+        (b'{"a": NaN}', "NaN is not JSON"),
         (b"\xff\xfe{}", "it is not UTF-8"),
-        (b"3", "the record is 3, not an object"),
-        (b"null", "the record is None, not an object"),
+        (b"3", "expected an object, got 3"),
+        (b"null", "expected an object, got None"),
+        (
+            b"{" + b",".join(b'"%d": 1' % n for n in range(10_001)) + b"}",
+            "expected at most 10000 keys in an object, got 10001",
+        ),
     ],
 )
 def test_what_is_no_record_is_refused_in_words(tmp_path: Path, content: bytes, seen: str) -> None:
@@ -138,27 +163,24 @@ def test_a_number_of_a_million_digits_is_refused(tmp_path: Path) -> None:
     assert refusal(lambda: read_record(path))[0] == "FW115"
 
 
-def test_a_record_too_large_or_no_plain_file_or_elsewhere_is_not_read(tmp_path: Path, record: dict[str, Any]) -> None:
+def test_a_large_record_a_pipe_and_a_link_are_not_read(tmp_path: Path, record: dict[str, Any]) -> None:
     path = tmp_path / "m.fairway.json"
     os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 1 << 40)
     with opened() as files:
-        seen = f"m.fairway.json: has {1 << 40} bytes; at most {LARGEST} are read"
+        seen = f"m.fairway.json: expected at most {LARGEST_RECORD_BYTES} bytes, got {1 << 40}"
         assert refusal(lambda: read_record(path)) == ("FW115", seen)
         path.unlink()
         os.mkfifo(path)
-        assert refusal(lambda: read_record(path)) == ("FW115", "m.fairway.json: is no plain file")
+        assert refusal(lambda: read_record(path)) == ("FW115", "m.fairway.json: it is not a regular file")
         path.unlink()
         path.symlink_to("/etc/hostname")
         assert refusal(lambda: read_record(path))[0] == "FW115"
     assert files == []
 
 
-WORDS = {"subject_sha256": "subject.sha256"}
-
-
 def test_the_short_record_inside_a_file_is_held_to_the_same(record: dict[str, Any]) -> None:
     short = {
-        "format": 1,
+        "format": 2,
         "verdict": "verified",
         "route": "trace",
         "remedies": [],
@@ -171,11 +193,31 @@ def test_the_short_record_inside_a_file_is_held_to_the_same(record: dict[str, An
     assert str(parse_short(json.dumps(short))) == "verified for one fixed shape; 3 samples, level deep"
     for key in short:
         if key not in ("route", "level"):
-            with pytest.raises(ValueError, match=rf"{WORDS.get(key, key)}"):
+            with pytest.raises(ValueError, match=key):
                 parse_short(json.dumps({**short, key: -1.5}))
     with pytest.raises(ValueError, match="it is not UTF-8"):
         parse_short("\ud800")
 
 
 def test_parsing_needs_no_file(record: dict[str, Any]) -> None:
-    assert parse_record(json.dumps(record).encode()).proven.verdict == "verified"
+    assert parse_record(json.dumps(record).encode()).verdict == "verified"
+
+
+def test_unknown_fields_of_a_record_are_kept(record: dict[str, Any]) -> None:
+    newer = {**record, "remark": {"by": "a newer version"}}
+    assert json.loads(format_record(parse_record(json.dumps(newer).encode()))) == newer
+
+
+def test_paths_that_are_not_utf8_and_infinite_numbers_are_read_back(record: dict[str, Any]) -> None:
+    read = parse_record(json.dumps(record).encode())
+    where = Where(file="caf\udce9.py", line=1)
+    finding = describe_finding(Finding("FW206", "seen", where, data={"ratio": float("inf"), "path": Path("x")}))
+    sample = SampleRecord(right=False, ratio=float("inf"))
+    evidence = EvidenceRecord(level="quick", tested=(sample,))
+    written = format_record(read.model_copy(update={"findings": (finding,), "evidence": evidence}))
+    again = parse_record(written.encode())
+    assert again.evidence is not None
+    assert again.evidence.tested[0].ratio is None
+    assert again.findings[0].data == {"ratio": None, "path": "x"}
+    assert again.findings[0].where is not None
+    assert again.findings[0].where.file == "caf?.py"

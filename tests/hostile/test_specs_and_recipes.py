@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fairway.model import subject as subject_module
-from fairway.model.recipe import LARGEST, Overrides, load_subject
+from fairway.model.recipe import MAX_RECIPE_BYTES, Overrides, load_subject
 from fairway.model.spec import parse_dim, parse_input
 from fairway.model.subject import build_subject
 
@@ -23,7 +23,7 @@ class Net(torch.nn.Module):
 
 @pytest.fixture(autouse=True)
 def small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subject_module, "room", lambda: 10**9)
+    monkeypatch.setattr(subject_module, "read_memory_bytes", lambda: 10**9)
 
 
 @pytest.mark.parametrize(
@@ -150,9 +150,9 @@ def test_a_folder_whose_files_could_hide_a_library_does_not_stay_first_on_the_pa
 @pytest.mark.parametrize(
     ("address", "code", "seen"),
     [
-        ("fifo.py", "FW101", "fifo.py is no plain file"),
+        ("fifo.py", "FW101", "fifo.py is not a regular file"),
         ("folder.py", "FW101", "folder.py is a folder"),
-        ("huge.py", "FW101", f"huge.py has {2**40} bytes; a recipe has at most {LARGEST}"),
+        ("huge.py", "FW101", f"huge.py has {2**40} bytes; a recipe has at most {MAX_RECIPE_BYTES}"),
         ("weights.pt", "FW101", "weights.pt is not a Python file"),
         ("odd name.mod:x", "FW101", "there is no module 'odd name.mod'"),
         ("..mod:x", "FW101", "there is no module '..mod'"),

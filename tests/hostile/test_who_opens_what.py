@@ -1,9 +1,11 @@
-"""Only known places hand a file to an engine, and each sees files that were looked at first or that Fairway made."""
+"""Only known places open a model or a checkpoint, and each opens files that were checked first or that Fairway made."""
 
 from __future__ import annotations
 
 import ast
 from pathlib import Path
+
+import pytest
 
 SOURCE = Path(__file__).parents[2] / "src/fairway"
 
@@ -16,135 +18,119 @@ OPENERS = (
     "OrtSession",
     "open_second",
     "open_runtime",
+    "open_session",
+    "load_structure",
     "load_model",
     "load_file",
     "safe_open",
 )
 
 KNOWN = {
-    # The file that a user names: `verify_subject` has had `open_header` look at it before.
-    ("evidence/gather.py", "open_runtime"),
-    ("evidence/judge.py", "OrtSession"),
-    ("runtimes/ort.py", "onnxruntime.InferenceSession"),
-    ("runtimes/second.py", "open_second"),
-    ("runtimes/second.py", "core.compile_model"),
-    ("runtimes/second.py", "ReferenceEvaluator"),
-    ("evidence/hints.py", "ir.load"),
-    ("evidence/gather.py", "ir.load"),
-    ("locate/locate.py", "onnx.load"),
-    ("locating.py", "onnx.load"),
-    ("locate/replay.py", "onnxruntime.InferenceSession"),
-    ("publish/ort.py", "OrtSession"),
-    ("run/engine.py", "onnxruntime.InferenceSession"),
-    # Likewise `bench` and `optimize_file`, for the file, its processes and the passes, whose files go back through it.
-    ("file_subject.py", "OrtSession"),
-    ("bench/engine.py", "onnxruntime.InferenceSession"),
-    ("bench/engine.py", "openvino.Core().compile_model"),
-    ("bench/profile.py", "ir.load"),
-    ("optimize/optimize.py", "ir.load"),
-    ("optimize/passes.py", "ir.load"),
-    ("optimize/passes.py", "onnxruntime.InferenceSession"),
-    # Likewise `serve.sources.fetch`, for the copies that a server hands to its workers.
-    ("serve/rest.py", "self._service.shelf.load"),
-    ("serve/rpc.py", "self._service.shelf.load"),
-    ("serve/shelf.py", "self._pool.load"),
-    ("serve/worker.py", "onnxruntime.InferenceSession"),
-    # Likewise `quantize_file` and `sense_file`, for the file that they prepare.
-    ("quantize/prepare.py", "onnx.load"),
-    # Candidates that Fairway made itself a moment ago, in a folder of its own.
-    ("quantize/judge.py", "onnxruntime.InferenceSession"),
-    ("quantize/schemes.py", "ir.load"),
-    ("quantize/schemes.py", "making.prepared.load"),
-    ("quantize/schemes.py", "onnx.load"),
-    ("quantize/schemes.py", "prepared.load"),
-    ("quantize/slices.py", "making.prepared.load"),
-    ("deliver.py", "ir.load"),
-    ("evidence/differential.py", "ir.load"),
-    ("ladder/capture_trace.py", "ir.load"),
-    ("ladder/twice.py", "open_runtime"),
-    ("pieces/assemble.py", "ir.load"),
-    ("pieces/trials.py", "open_runtime"),
-    ("generation/greedy.py", "OrtSession"),
-    ("reduce/trial.py", "onnxruntime.InferenceSession"),
-    ("reduce/point.py", "onnx.load"),
-    ("evidence/answers.py", "torch.load"),
-    ("bench/engine.py", "np.load"),
-    ("testing/trial.py", "onnxruntime.InferenceSession"),
-    ("doctor/examine.py", "OrtSession"),
-    # Code that the user named or installed, as `import` would.
-    ("cli/export_generation.py", "load_model"),
-    ("cli/quantize.py", "load"),
-    ("cli/sensitivity.py", "load"),
-    ("subject/recipe.py", "load_model"),
-    ("plugins.py", "point.load"),
+    "model/ort_session.py": {"InferenceSession"},
+    "model/onnx_file.py": {"load"},
+    # The file that a user names: `verify_subject` has checked it with `open_model` before.
+    "judge/gather.py": {"open_runtime", "load"},
+    "judge/judge.py": {"OrtSession"},
+    "judge/runtimes/ort.py": {"open_session"},
+    "judge/runtimes/second.py": {"open_second", "compile_model", "ReferenceEvaluator"},
+    "judge/graph_constants.py": {"load"},
+    "judge/locate/locate.py": {"load_structure"},
+    "judge/locate/node_replay.py": {"open_session"},
+    "debug/find_wrong_node.py": {"load_structure"},
+    "deploy/publish/ort_format.py": {"OrtSession"},
+    "deploy/run/window_engine.py": {"open_session"},
+    # So have `run_bench` and `optimize_file`, for the file, its processes and the passes, whose files are checked too.
+    "judge/file_subject.py": {"OrtSession"},
+    "tune/bench/arm_program.py": {"open_session", "compile_model", "load"},
+    "tune/bench/profile.py": {"load"},
+    "tune/optimize/optimize.py": {"load"},
+    "tune/optimize/passes.py": {"load", "open_session"},
+    # So has `fetch_model`, for the copies that a server hands to its workers.
+    "deploy/serve/rest.py": {"load"},
+    "deploy/serve/rpc.py": {"load"},
+    "deploy/serve/model_registry.py": {"load"},
+    "deploy/serve/worker.py": {"open_session"},
+    # So have `quantize_file` and `measure_sensitivity`, for the file that they prepare.
+    "tune/quantize/prepare.py": {"load"},
+    # Candidates that Fairway has made itself, in its own folder.
+    "tune/quantize/accuracy.py": {"open_session"},
+    "tune/quantize/schemes.py": {"load"},
+    "tune/quantize/slices.py": {"load"},
+    "record/delivery.py": {"load"},
+    "judge/differential.py": {"load"},
+    "convert/ladder/capture_trace.py": {"load"},
+    "convert/ladder/capture_pair.py": {"open_runtime"},
+    "convert/pieces/assemble.py": {"load"},
+    "convert/pieces/piece_trials.py": {"open_runtime"},
+    "convert/generation/greedy.py": {"OrtSession"},
+    "debug/reduce/trial_export.py": {"open_session"},
+    "debug/reduce/suspect_calls.py": {"load_structure"},
+    "judge/answers.py": {"load"},
+    "testing/operator_trial.py": {"open_session"},
+    "debug/doctor/examine.py": {"OrtSession"},
+    # Code that the user named or installed, which is run like an import.
+    "cli/export_generation.py": {"load_model"},
+    "model/recipe.py": {"load_model"},
+    "diagnostics/plugins.py": {"load"},
     # Weights and data, as tensors only.
-    ("subject/checkpoint.py", "torch.load"),
-    ("subject/checkpoint.py", "load_file"),
-    ("subject/data.py", "torch.load"),
-    ("subject/data.py", "load_file"),
-    ("subject/data.py", "np.load"),
-    ("run/sources.py", "np.load"),
-    ("run/sources.py", "safe_open"),
-    ("run/walk.py", "np.load"),
+    "model/checkpoint.py": {"load", "load_file"},
+    "model/data.py": {"load", "load_file"},
+    "deploy/run/recordings.py": {"load", "safe_open"},
+    "deploy/run/walk.py": {"load"},
 }
+"""The names of the functions that each module may open files with."""
 
 
-def calls(path: Path) -> set[str]:
-    found = {ast.unparse(node.func) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)}
-    return {one for one in found if one.rsplit(".", 1)[-1] in OPENERS}
+def list_calls(node: ast.AST) -> list[str]:
+    """Return the last names of the functions that are called, in the order of the lines."""
+    calls = [call for call in ast.walk(node) if isinstance(call, ast.Call)]
+    calls.sort(key=lambda call: (call.lineno, call.col_offset))
+    return [ast.unparse(call.func).rsplit(".", 1)[-1] for call in calls]
+
+
+def find_function(module: str, name: str) -> ast.FunctionDef:
+    body = ast.parse((SOURCE / module).read_text()).body
+    return next(node for node in body if isinstance(node, ast.FunctionDef) and node.name == name)
 
 
 def test_no_other_place_opens_a_model_or_a_checkpoint() -> None:
-    found = {(str(path.relative_to(SOURCE)), one) for path in SOURCE.rglob("*.py") for one in calls(path)}
-    assert found - KNOWN == set()
+    for path in sorted(SOURCE.rglob("*.py")):
+        module = str(path.relative_to(SOURCE))
+        calls = set(list_calls(ast.parse(path.read_text())))
+        assert calls & set(OPENERS) <= KNOWN.get(module, set()), module
 
 
-def test_verify_looks_at_the_header_before_anything_else_sees_the_file() -> None:
-    tree = ast.parse((SOURCE / "exporting.py").read_text())
-    verify = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "verify_subject")
-    called = [ast.unparse(n.func) for n in ast.walk(verify) if isinstance(n, ast.Call)]
-    firsts = [ast.unparse(statement) for statement in verify.body[2:4]]
-    assert firsts == ["header = open_header(path)", "check_room(header)"]
-    assert "judge_file" in called
+@pytest.mark.parametrize(
+    ("module", "function", "check", "later"),
+    [
+        ("convert/export.py", "verify_subject", "open_model", {"judge_file", "compare_with_record"}),
+        ("deploy/run/runner.py", "run", "open_model", {"_load_engine", "Engine"}),
+        ("deploy/publish/bundle.py", "gather_bundle", "open_header", {"compare_with_record"}),
+        ("deploy/serve/model_sources.py", "fetch_model", "open_model", {"compare_with_record"}),
+        ("tune/bench/bench.py", "run_bench", "_open_files", {"_choose_subject", "_start_arms"}),
+        ("tune/bench/bench.py", "_open_files", "open_model", {"compare_with_record"}),
+        ("tune/optimize/optimize.py", "optimize_file", "open_model", {"build_file_subject", "Workers"}),
+        ("tune/quantize/quantize_file.py", "quantize_file", "open_model", {"compare_with_record"}),
+    ],
+)
+def test_a_file_is_checked_before_it_is_used(module: str, function: str, check: str, later: set[str]) -> None:
+    calls = list_calls(find_function(module, function))
+    uses = [calls.index(name) for name in later if name in calls]
+    assert uses
+    assert calls.index(check) < min(uses)
 
 
-def test_run_and_publish_look_at_the_header_first_too() -> None:
-    for name, function in (("run/whole.py", "run"), ("publish/bundle.py", "gather")):
-        tree = ast.parse((SOURCE / name).read_text())
-        found = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == function)
-        called = [ast.unparse(n.func) for s in found.body for n in ast.walk(s) if isinstance(n, ast.Call)]
-        engines = [called.index(one) for one in ("Engine", "_load", "find") if one in called]
-        assert called.index("open_header") < min(engines, default=len(called))
+def test_a_server_loads_only_files_that_were_fetched() -> None:
+    registry = (SOURCE / "deploy/serve/model_registry.py").read_text()
+    assert registry.count("self._pool.load(") == 1
+    assert "await self._pool.load(served.number, fetched.path)" in registry
 
 
-def test_serve_looks_at_the_header_of_whatever_its_workers_load() -> None:
-    tree = ast.parse((SOURCE / "serve/sources.py").read_text())
-    fetch = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "fetch")
-    called = [ast.unparse(n.func) for n in ast.walk(fetch) if isinstance(n, ast.Call)]
-    assert {"open_header", "check_room"} <= set(called)
-    shelf = (SOURCE / "serve/shelf.py").read_text()
-    assert shelf.count("self._pool.load(") == 1
-    assert "await self._pool.load(served.number, fetched.path)" in shelf
-
-
-def test_nothing_is_unpickled_but_by_torch_and_from_fairways_own_processes() -> None:
+def test_only_messages_of_fairways_own_processes_are_unpickled() -> None:
     places = {
         (str(path.relative_to(SOURCE)), ast.unparse(node.func))
         for path in SOURCE.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and ast.unparse(node.func).startswith(("pickle.load", "marshal.", "shelve."))
     }
-    assert places <= {("ladder/attempt.py", "pickle.loads")}
-
-
-def test_bench_and_optimize_look_at_the_header_before_anything_else_sees_the_file() -> None:
-    for name, function in (("bench/bench.py", "bench"), ("optimize/optimize.py", "optimize_file")):
-        tree = ast.parse((SOURCE / name).read_text())
-        body = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function)
-        called = [ast.unparse(node.func) for node in ast.walk(body) if isinstance(node, ast.Call)]
-        looks = [one for one in called if one in ("_look_at", "open_header")]
-        opens = [one for one in called if one in ("file_subject", "_subject", "_started", "Workers", "race.check")]
-        assert looks
-        assert opens
-        lines = {ast.unparse(n.func): n.lineno for n in ast.walk(body) if isinstance(n, ast.Call)}
-        assert lines[looks[0]] < min(lines[one] for one in opens)
+    assert places <= {("workers/attempt.py", "pickle.loads")}

@@ -96,10 +96,10 @@ SAMPLES = {
         "libonnxruntime_providers_cuda.so with error: libcublasLt.so.11: cannot open shared object file: No "
         "such file or directory"
     ),
-    "quantised-weight-of-no-type": (
+    "quantized-weight-of-no-type": (
         "RuntimeError: Unable to find data type for weight_name='/encoder/layer.0/MatMul_output_0'."
     ),
-    "quantised-tensor-of-no-shape": "AttributeError: 'NoneType' object has no attribute 'HasField'",
+    "quantized-tensor-of-no-shape": "AttributeError: 'NoneType' object has no attribute 'HasField'",
     "calibration-of-nothing": (
         "Fail: [ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running Reshape node. "
         "Name:'/attn/Slice_9_output_0_ReduceMax_Reshape'"
@@ -266,7 +266,7 @@ SAMPLES = {
         "UnsupportedOperatorError: Exporting the operator 'aten::slice_backward' to ONNX opset version 20 is "
         "not supported"
     ),
-    "batch-of-one-specialised": "- You marked batch as dynamic but your code specialized it to be a constant (1).",
+    "batch-of-one-specialized": "- You marked batch as dynamic but your code specialized it to be a constant (1).",
     "reason-hidden-by-refining": (
         "UserError: Suggested fixes not found in error message given to refine_dynamic_shapes_from_suggested_fixes()"
     ),

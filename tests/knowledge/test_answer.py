@@ -6,9 +6,9 @@ import pytest
 from samples import SAMPLES
 
 from fairway.cli.explain import render_answer
-from fairway.diagnostics.knowledge.answer import MOST_UNKNOWN, find_answers
-from fairway.diagnostics.knowledge.versions import as_new_as, versions_in
-from fairway.diagnostics.log import BLOCK
+from fairway.diagnostics.knowledge.answer import MAX_UNKNOWN_ERRORS, find_answers
+from fairway.diagnostics.knowledge.versions import find_versions, is_at_least
+from fairway.diagnostics.log import MAX_ERROR_CHARACTERS
 
 TRACEBACK = """\
 Traceback (most recent call last):
@@ -38,15 +38,15 @@ SEEDS = {
     "Heimdall, chosen by value": (
         "torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode: Could not guard on data-dependent "
         "expression Eq(u0, 0) (unhinted: Eq(u0, 0))",
-        ("your model", (), "Replace the decision by tensor arithmetic"),
+        ("your model", (), "Replace the decision with tensor arithmetic"),
     ),
     "Heimdall, traced": (
         "TracerWarning: Converting a tensor to a Python number might cause the trace to be incorrect",
-        ("your model", (), "Do not ship the file before it was judged"),
+        ("your model", (), "Do not ship the file before it is tested"),
     ),
     "Heimdall, sizes": (
         "RuntimeError: mat1 and mat2 shapes cannot be multiplied (1x1536 and 2048x128)",
-        ("your model", (), "Build the layer with the size that arrives"),
+        ("your model", (), "Build the second layer with the size that it receives"),
     ),
 }
 
@@ -92,8 +92,8 @@ AXES = SAMPLES["trace-reduce-axes-attribute"]
     ("version", "note"),
     [
         ("", ""),
-        ("torch 2.1.0+cu118", "The log names torch 2.1.0: 2.13.0 is known to be without it."),
-        ("torch==2.14", "The log names torch 2.14, which has the fix: it is something else, or it came back."),
+        ("torch 2.1.0+cu118", "The log names torch 2.1.0: 2.13.0 does not have it any more."),
+        ("torch==2.14", "The log names torch 2.14, which has the fix: this is another bug, or it came back."),
         ("onnx 1.20", ""),
     ],
 )
@@ -122,12 +122,12 @@ def test_a_first_version_with_the_fix_is_said_to_be_one() -> None:
     ],
 )
 def test_versions_are_read_as_people_write_them(text: str, found: dict[str, str]) -> None:
-    assert versions_in(text) == found
+    assert find_versions(text) == found
 
 
 @pytest.mark.parametrize(("one", "other", "so"), [("2.13", "2.9", True), ("2.9.1", "2.9.2", False), ("2", "2.0", True)])
 def test_versions_are_compared_by_number(one: str, other: str, so: bool) -> None:
-    assert as_new_as(one, other) is so
+    assert is_at_least(one, other) is so
 
 
 def test_an_error_that_is_not_known_is_answered_honestly() -> None:
@@ -136,13 +136,12 @@ def test_an_error_that_is_not_known_is_answered_honestly() -> None:
     assert render_answer(answer).splitlines() == [
         "ZeroDivisionError",
         "  seen      line 5: ZeroDivisionError: division by zero",
-        "  means     Not known: Fairway has neither a page nor an entry for this ZeroDivisionError. It was raised at",
+        "  means     Not known: Fairway has no entry for this ZeroDivisionError. It was raised at",
         "            /venv/lib/python3.12/site-packages/torch/onnx/utils.py:516.",
         "  whose     not known",
         "  upstream  No known upstream issue",
-        "  do        1. Look at /home/me/export.py:12: the last of your own lines before it.",
-        "            2. If it came out of an export: fairway export tries the other routes, and names the line to",
-        "            blame.",
+        "  do        1. Look at /home/me/export.py:12: the last of your own lines before the error.",
+        "            2. If an export raised it: fairway export tries other routes, and names the line at fault.",
     ]
 
 
@@ -159,10 +158,12 @@ def test_what_is_known_is_told_beside_what_is_not() -> None:
 
 def test_of_many_unknown_errors_the_last_are_answered_and_warnings_are_none() -> None:
     text = "".join(f"OddError: {i}\nOddWarning: {i}\n" for i in range(50))
-    assert [answer.seen for answer in find_answers(text)] == [f"OddError: {i}" for i in range(50 - MOST_UNKNOWN, 50)]
+    assert [answer.seen for answer in find_answers(text)] == [
+        f"OddError: {i}" for i in range(50 - MAX_UNKNOWN_ERRORS, 50)
+    ]
 
 
-def test_the_wrapper_of_an_exporter_is_left_out_where_the_reason_stands_beside_it() -> None:
+def test_an_exporters_wrapper_is_left_out_beside_its_reason() -> None:
     wrapper = "torch.onnx._internal.exporter._errors.TorchExportError: Failed to export the model with torch.export."
     assert [answer.code for answer in find_answers(wrapper)] == ["FW301"]
     assert [answer.code for answer in find_answers(f"{wrapper}\n{SEEDS['Heimdall, sizes'][0]}")] == ["FW212"]
@@ -171,5 +172,5 @@ def test_the_wrapper_of_an_exporter_is_left_out_where_the_reason_stands_beside_i
 def test_a_known_error_is_found_behind_thousands_of_others() -> None:
     text = SEEDS["Heimdall, sizes"][0] + "\n" + "".join(f"OddError: {i}\n" for i in range(5000))
     assert find_answers(text)[0].code == "FW212"
-    late = "".join(f"OddError: {i}\n" for i in range(5000)) + AXES + "\n" + "x" * BLOCK
+    late = "".join(f"OddError: {i}\n" for i in range(5000)) + AXES + "\n" + "x" * MAX_ERROR_CHARACTERS
     assert [answer.name for answer in find_answers(late)][-1] == "trace-reduce-axes-attribute"

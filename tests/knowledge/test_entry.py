@@ -1,4 +1,4 @@
-"""What is known of upstream bugs is whole and well-formed, or refused."""
+"""Entries of known bugs are complete and well-formed, or refused."""
 
 import re
 import time
@@ -7,7 +7,7 @@ import pytest
 from samples import SAMPLES
 
 from fairway.convert.remedies.catalogue import CATALOGUE
-from fairway.diagnostics.knowledge.entry import BadEntryError, entries, parse_entries, shipped
+from fairway.diagnostics.knowledge.entry import BadEntryError, load_entries, load_shipped_entries, parse_entries
 
 GOOD = """
 [[bug]]
@@ -72,12 +72,12 @@ def test_a_bug_that_says_nothing_matches_nothing():
             "whose = ''",
             "whose = 'theirs'",
             "torch: a-bug: whose is 'theirs', none of your model, your settings, "
-            "your installation, whoever wrote the file",
+            "your installation, the tool that wrote the file",
         ),
         ('"a-bug"', '"A bug"', "torch: A bug: an id is words-joined-by-dashes"),
         ("2026-11-16", '"yesterday"', "torch: a-bug: date is 'yesterday'"),
         ('"It breaks"', '" "', "torch: a-bug: title is empty"),
-        ("[[bug]]", "[[bugs]]", "torch: entries stand under [[bug]]; found bugs"),
+        ("[[bug]]", "[[bugs]]", "torch: expected entries under [[bug]], got bugs"),
     ],
 )
 def test_what_is_wrong_is_refused_with_its_reason(old, new, said):
@@ -88,19 +88,19 @@ def test_what_is_wrong_is_refused_with_its_reason(old, new, said):
 
 
 def test_everything_that_ships_is_whole_and_names_remedies_that_exist():
-    assert entries()
-    assert all(entry.remedy == "" or entry.remedy in CATALOGUE for entry in entries())
+    assert load_entries()
+    assert all(entry.remedy == "" or entry.remedy in CATALOGUE for entry in load_entries())
 
 
 PROJECTS = {"torch", "onnxscript", "onnx", "onnxruntime", "transformers", "optimum"}
 
 
 def test_there_is_enough_and_every_project_has_its_file():
-    assert len(shipped()) >= 80
-    assert {entry.project for entry in shipped()} == PROJECTS
+    assert len(load_shipped_entries()) >= 80
+    assert {entry.project for entry in load_shipped_entries()} == PROJECTS
 
 
-@pytest.mark.parametrize("entry", shipped(), ids=lambda entry: entry.id)
+@pytest.mark.parametrize("entry", load_shipped_entries(), ids=lambda entry: entry.id)
 def test_an_entry_says_where_it_was_seen_or_reported(entry):
     assert re.search(r"seen|reported|decided|removed", entry.affected)
     assert ("seen" in entry.affected) == bool(entry.seen)
@@ -108,7 +108,7 @@ def test_an_entry_says_where_it_was_seen_or_reported(entry):
 
 
 def test_every_signature_has_a_sample():
-    assert set(SAMPLES) == {entry.id for entry in shipped() if entry.signature}
+    assert set(SAMPLES) == {entry.id for entry in load_shipped_entries() if entry.signature}
 
 
 MEANT = {
@@ -120,7 +120,7 @@ MEANT = {
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_signature_matches_its_sample_and_that_of_no_other(name):
-    matching = {entry.id for entry in shipped() if entry.matches(SAMPLES[name])}
+    matching = {entry.id for entry in load_shipped_entries() if entry.matches(SAMPLES[name])}
     assert matching == {name, *MEANT.get(name, ())}
 
 
@@ -146,7 +146,7 @@ def seconds(signature, texts):
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_no_signature_takes_its_time_over_long_hostile_text(name):
-    [signature] = [entry.signature for entry in shipped() if entry.id == name]
+    [signature] = [entry.signature for entry in load_shipped_entries() if entry.id == name]
     assert seconds(signature, hostile(SAMPLES[name])) < 1
 
 

@@ -70,7 +70,7 @@ NEAR_MISSES = [
     "TypeError: scaled_dot_product_attention(): argument 'is_causal' must be bool, not str",
     "TypeError: int() argument must be a string, a bytes-like object or a real number, not 'NoneType'",
     "ValueError: the loss is not within the set tolerance 0.1",
-    "ValidationError: Unrecognized attribute: colour for operator Conv",
+    "ValidationError: Unrecognized attribute: color for operator Conv",
     "NotImplemented: [ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : Could not find an implementation for MaxPool(12) node",
     "UnsupportedOperatorError: Exporting the operator 'aten::fftshift' to ONNX opset version 20 is not supported",
     "RuntimeError: No Adapter for this socket",

@@ -17,7 +17,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fairway.diagnostics.knowledge.entry import entries
+from fairway.diagnostics.knowledge.entry import load_entries
 
 FLOATS = torch.tensor([[0.5, -1.5, 2.0], [-30.0, 100.0, -200.0]])
 WHOLE = torch.arange(-3, 3).reshape(2, 3)
@@ -49,7 +49,7 @@ _DYNAMIC = torch.export.Dim.DYNAMIC
 
 
 def said(function, x, path, dynamo=True):
-    """The words of whoever refuses, exporter or runtime, causes included."""
+    """Return the message of the exporter or runtime that refuses, with its causes."""
 
     def to_the_end():
         export(function, x, path, dynamo)
@@ -59,7 +59,7 @@ def said(function, x, path, dynamo=True):
 
 
 def words(call):
-    """What is said by the exception that a call ends in, and by its causes."""
+    """Return the text of the exception that a call raises, and of its causes."""
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         with pytest.raises(Exception) as caught:  # noqa: PT011  # its words are compared with the signature
@@ -208,7 +208,7 @@ REFUSED = {
     "trace-complex-refused": lambda p: traced(lambda x: torch.view_as_complex(x).abs(), torch.zeros(3, 2)),
     "trace-rms-norm-refused": lambda p: traced(lambda x: F.rms_norm(x, (3,)), FLOATS),
     "trace-gradient-inside": lambda p: traced(gradient, torch.zeros(2, 2, requires_grad=True)),
-    "batch-of-one-specialised": lambda p: captured(
+    "batch-of-one-specialized": lambda p: captured(
         lambda x: x * 2, FLOATS[:1], dynamic_shapes=(({0: torch.export.Dim("batch")},),)
     ),
     "reason-hidden-by-refining": lambda p: converted(
@@ -332,13 +332,13 @@ WRONG = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_it_is_still_refused_in_these_words(name, tmp_path):
-    [entry] = [entry for entry in entries() if entry.id == name]
+    [entry] = [entry for entry in load_entries() if entry.id == name]
     assert entry.matches(REFUSED[name](str(tmp_path / "net.onnx")))
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_it_is_still_wrong_without_a_word(name, tmp_path):
-    [entry] = [entry for entry in entries() if entry.id == name]
+    [entry] = [entry for entry in load_entries() if entry.id == name]
     assert entry.signature == ""
     ours, theirs = WRONG[name](str(tmp_path / "net.onnx"))
     same = ours.shape == theirs.shape and ours.dtype == theirs.dtype
@@ -347,4 +347,4 @@ def test_it_is_still_wrong_without_a_word(name, tmp_path):
 
 
 def test_every_bug_said_to_be_seen_has_a_reproducer():
-    assert {entry.id for entry in entries() if entry.seen} == {*REFUSED, *WRONG}
+    assert {entry.id for entry in load_entries() if entry.seen} == {*REFUSED, *WRONG}

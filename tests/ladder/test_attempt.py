@@ -108,7 +108,7 @@ def test_what_the_work_returns_comes_home() -> None:
     assert outcome.peak_bytes > 0
 
 
-def test_what_a_worker_says_stays_with_it_also_where_standard_output_is_no_file(
+def test_output_of_a_worker_stays_with_it_in_a_notebook(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As in a notebook, whose streams send what a forked process says to its parent."""
@@ -225,7 +225,7 @@ def test_a_process_that_is_killed_is_a_death_with_its_signal() -> None:
     assert (outcome.status, outcome.signal) == ("died", signal.SIGKILL)
 
 
-def test_a_process_that_leaves_without_an_answer_is_a_death_without_a_signal() -> None:
+def test_a_process_that_exits_without_a_result_died_without_signal() -> None:
     outcome = run(lambda tell: os._exit(7))
     assert (outcome.status, outcome.signal) == ("died", None)
 
@@ -238,7 +238,7 @@ def test_a_hang_is_stopped_at_the_time_limit() -> None:
     assert time.monotonic() - started < 10
 
 
-def test_a_hang_that_holds_on_to_its_signals_is_stopped_all_the_same() -> None:
+def test_a_hang_that_blocks_signals_is_stopped() -> None:
     def work(tell: Tell) -> None:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
@@ -397,7 +397,7 @@ def test_a_flood_that_is_no_message_is_a_death() -> None:
     assert run(work, seconds=30).status == "died"
 
 
-def test_a_hang_with_a_lock_in_its_hands_is_stopped_and_the_lock_is_free(tmp_path: Path) -> None:
+def test_a_hang_that_holds_a_lock_is_stopped(tmp_path: Path) -> None:
     handle = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
 
     def work(tell: Tell) -> None:
@@ -410,11 +410,11 @@ def test_a_hang_with_a_lock_in_its_hands_is_stopped_and_the_lock_is_free(tmp_pat
     os.close(handle)
 
 
-def test_a_lock_that_another_thread_held_at_the_fork_ends_in_a_timeout_here_and_in_nothing_else() -> None:
+def test_a_lock_held_at_the_fork_ends_in_a_timeout() -> None:
     lock = threading.Lock()
 
     def work(tell: Tell) -> str:
-        with lock:  # held by nobody who lives in the child
+        with lock:  # held by a thread that does not exist in the child
             return "never"
 
     with lock:
@@ -524,7 +524,7 @@ def test_killing_the_parent_outright_leaves_no_child(
     assert sorted(p.name for p in tmp_path.iterdir() if p.name != "__pycache__") == ["recipe.py", "tracing"]
 
 
-def test_a_session_that_is_garbage_in_the_parent_does_not_stop_a_worker() -> None:
+def test_garbage_of_the_parent_does_not_stop_a_worker() -> None:
     """Collected in a fork, it would wait for threads that are not there."""
     text = '<ir_version: 8, opset_import: ["" : 18]> g (float[n] x) => (float[n] y) { y = Relu(x) }'
     options = onnxruntime.SessionOptions()

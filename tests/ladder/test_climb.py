@@ -7,8 +7,8 @@ import torch
 from torch._subclasses import FakeTensor
 from transformers import MambaConfig, MambaModel
 
-from fairway.convert.export import make_settings
-from fairway.convert.ladder.climb import _look
+from fairway.convert.ladder.first_look import look_at_model
+from fairway.convert.types import Settings
 from fairway.judge import answers
 from fairway.model.subject import Subject, build_subject
 
@@ -41,7 +41,7 @@ def test_steps_of_a_large_model_are_counted_without_its_weights(
     monkeypatch: pytest.MonkeyPatch, model: Stepping, fake: set[bool]
 ) -> None:
     monkeypatch.setattr(answers, "LARGE_MODEL_BYTES", 0)
-    preflight, suspected = _look(subject_of(model), make_settings("none", (), None, True, 600.0, 0), ())
-    assert not preflight.hopeless
-    assert [s.where.function for s in suspected if s.kind == "loop"] == ["mamba_selective_scan"]
+    look = look_at_model(subject_of(model), Settings("none"), ())
+    assert not look.preflight.hopeless
+    assert [s.where.function for s in look.suspects if s.kind == "loop"] == ["mamba_selective_scan"]
     assert {issubclass(given, FakeTensor) for given in model.given} == fake

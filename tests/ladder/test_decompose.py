@@ -16,7 +16,7 @@ from torch.onnx._internal.exporter import _decomp, _fx_passes, _registration
 from torch.onnx._internal.fx.passes import type_promotion
 
 import fairway
-from fairway.convert.ladder.decompose import by_node, noted_values
+from fairway.convert.ladder.decompose import decompose_by_node, reuse_captured_values
 
 Forward = Callable[..., Any]
 
@@ -44,7 +44,7 @@ def capture(model: nn.Module, x: torch.Tensor) -> ExportedProgram:
 
 
 def ours(program: ExportedProgram, registry: Any) -> ExportedProgram:
-    with by_node():
+    with decompose_by_node():
         return _fx_passes.decompose_with_registry(program, registry)
 
 
@@ -87,7 +87,7 @@ PROGRAMS: dict[str, Net] = {
     "a batch norm, which is one of three": Net(lambda x, norm: norm(x), norm=nn.BatchNorm1d(8)),
     "a product, which is made of one that stays": Net(lambda x: torch.linalg.matmul(x[:, None], x[..., None])),
     "a group norm": Net(lambda x, norm: norm(x.reshape(-1, 4, 2)).mT, norm=nn.GroupNorm(2, 4)),
-    "a dropout, and a number that nobody reads": Net(drawn, drop=nn.Dropout(0.5)),
+    "a dropout, and an unused number": Net(drawn, drop=nn.Dropout(0.5)),
     "several outputs": Net(lambda x: tuple(part.contiguous() for part in x.chunk(2, 1))),
     "an input handed on": Net(lambda x: (x.contiguous(), x.contiguous() + 1)),
     "an equation": Net(lambda x: torch.einsum("bi,bj->ij", x, x)),
@@ -163,7 +163,7 @@ def by_value(x: torch.Tensor) -> torch.Tensor:
 
 
 def by_number(x: torch.Tensor) -> torch.Tensor:
-    """How many elements a tensor has is asked for on the way, and has no translation."""
+    """The number of elements of a tensor is needed on the way, and has no translation."""
     return x.T.reshape(-1, 4)
 
 
@@ -186,7 +186,7 @@ def test_what_looks_beyond_one_node_is_left_to_torch(forward: Forward, registry:
     torch.testing.assert_close(made.module()(x), net(x), rtol=0, atol=0)
 
 
-def test_a_norm_in_training_is_left_to_torch_since_its_parts_change_its_statistics(registry: Any) -> None:
+def test_torch_decomposes_a_norm_in_training_that_changes_its_statistics(registry: Any) -> None:
     net, x = Net(lambda x, norm: norm(x), norm=nn.BatchNorm1d(8)), torch.randn(5, 8)
     with torch.no_grad():
         program = torch.export.export(net.train(), (x,), dynamic_shapes=({0: Dim.DYNAMIC},))
@@ -202,10 +202,10 @@ def test_a_program_of_which_something_is_not_known_is_left_to_torch(registry: An
 
 
 def test_an_export_does_without_torchs_own_way(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def traced_anew(*args: Any, **settings: Any) -> None:
-        raise AssertionError("the whole program is traced anew")
+    def fail_if_traced(*args: Any, **settings: Any) -> None:
+        raise AssertionError("the entire program is traced again")
 
-    monkeypatch.setattr(ExportedProgram, "run_decompositions", traced_anew)
+    monkeypatch.setattr(ExportedProgram, "run_decompositions", fail_if_traced)
     net = Net(lambda x, qkv: heads(x, qkv), qkv=nn.Linear(8, 24)).eval()
     result = fairway.export(net, ["x: float32[batch, 8]"], tmp_path / "out.onnx", level="quick")
     assert (result.verdict, result.route) == ("verified", "export-dynamic")
@@ -240,7 +240,7 @@ def test_implied_casts_come_out_as_torchs_while_only_new_nodes_are_computed(regi
     theirs, ours_too = (ours(capture(Net(whole_and_half), torch.randn(5, 8)), registry) for _ in range(2))
     captured = sum(node.op == "call_function" for node in theirs.graph.nodes)
     asked = promoted(theirs)
-    with noted_values():
+    with reuse_captured_values():
         few = promoted(ours_too)
     assert shown(ours_too) == shown(theirs)
     casts = sum("convert_element_type" in str(node.target) for node in operators(ours_too))
@@ -251,7 +251,7 @@ def test_implied_casts_come_out_as_torchs_while_only_new_nodes_are_computed(regi
 def test_torch_is_as_before_afterwards() -> None:
     promotion = type_promotion._TypePromotionInterpreter
     before = _fx_passes.decompose_with_registry, promotion.run_node
-    with by_node(), noted_values():
+    with decompose_by_node(), reuse_captured_values():
         assert _fx_passes.decompose_with_registry is not before[0]
         assert promotion.run_node is not before[1]
     assert (_fx_passes.decompose_with_registry, promotion.run_node) == before

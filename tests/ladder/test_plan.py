@@ -2,9 +2,9 @@
 
 from types import SimpleNamespace
 
-from fairway.convert.ladder.climb import Settings
-from fairway.convert.ladder.plan import PlannedRung, next_step
+from fairway.convert.ladder.plan import choose_next_step
 from fairway.convert.ladder.route import parse_route
+from fairway.convert.types import PlannedRung, Settings
 from fairway.diagnostics import Finding
 
 
@@ -12,22 +12,22 @@ def _rung(name, *codes, rewrites=False, evidence=None):
     step = PlannedRung(parse_route(name, None), rewrites)
     findings = [Finding(code, "seen") for code in codes]
     seen = {"findings": findings, "evidence": evidence, "verdict": "failed"}
-    return SimpleNamespace(step=step, route=step.route, remedies=(), tried=(), captured=None, **seen)
+    return SimpleNamespace(step=step, route=step.route, remedies=(), tried=(), candidate=None, **seen)
 
 
 def test_a_branch_in_the_users_code_goes_to_scripting_next():
     rungs = [_rung("export-dynamic", "FW207", "FW303", rewrites=True)]
-    assert next_step(rungs, Settings(), ["a suspect"]).name == "script"
+    assert choose_next_step(rungs, Settings(), ["a suspect"]).name == "script"
 
 
 def test_what_failed_for_another_reason_climbs_in_order():
     rungs = [_rung("export-dynamic", "FW305", rewrites=True)]
-    assert next_step(rungs, Settings(), ["a suspect"]).name == "trace with rewrites"
+    assert choose_next_step(rungs, Settings(), ["a suspect"]).name == "trace with rewrites"
 
 
 def test_no_step_is_walked_twice_and_the_ladder_ends():
     rungs, names = [], []
-    while (step := next_step(rungs, Settings(), ["a suspect"])) is not None:
+    while (step := choose_next_step(rungs, Settings(), ["a suspect"])) is not None:
         names.append(step.name)
         rungs.append(_rung(step.route.name, "FW207", rewrites=step.rewrites))
         assert len(names) < 20
@@ -35,51 +35,51 @@ def test_no_step_is_walked_twice_and_the_ladder_ends():
     assert "script" in names[:2]
 
 
-def test_a_file_that_is_wrong_at_larger_sizes_is_exported_from_one_of_them_and_once_more_from_where_that_is_wrong():
+def test_a_file_wrong_at_larger_sizes_is_exported_from_those_twice():
     rungs = [_rung("export-dynamic", "FW408", evidence=SimpleNamespace(wrong_at={"seq": (9, 12)}))]
     for wrong_at in ((9, 12), (11, 13)):
-        step = next_step(rungs, Settings(), [])
+        step = choose_next_step(rungs, Settings(), [])
         assert (step.name, step.wrong_at) == ("export-dynamic from a larger example", (("seq", wrong_at),))
         rungs.append(_rung("export-dynamic", "FW408", evidence=SimpleNamespace(wrong_at={"seq": (11, 13)})))
         rungs[-1].step = step
-    assert next_step(rungs, Settings(), []).name == "export-auto"
+    assert choose_next_step(rungs, Settings(), []).name == "export-auto"
 
 
-def test_a_larger_example_that_did_not_fail_there_is_not_followed_by_another():
+def test_a_larger_example_that_is_right_is_not_followed_by_another():
     rungs = [_rung("export-dynamic", "FW408", evidence=SimpleNamespace(wrong_at={"seq": (9, 12)}))]
     rungs.append(_rung("export-dynamic", "FW408", evidence=SimpleNamespace(wrong_at={})))
-    rungs[-1].step = next_step(rungs[:1], Settings(), [])
-    assert next_step(rungs, Settings(), []).name == "export-auto"
+    rungs[-1].step = choose_next_step(rungs[:1], Settings(), [])
+    assert choose_next_step(rungs, Settings(), []).name == "export-auto"
 
 
 def test_a_loop_is_not_unrolled_further_from_a_larger_example():
     rungs = [_rung("export-dynamic", "FW206", evidence=SimpleNamespace(wrong_at={"seq": (9, 1999)}))]
-    assert not next_step(rungs, Settings(), []).wrong_at
+    assert not choose_next_step(rungs, Settings(), []).wrong_at
 
 
 def test_a_trace_has_every_size_in_it_whatever_the_example():
     rungs = [_rung("trace", "FW408", evidence=SimpleNamespace(wrong_at={"seq": (9,)}))]
-    assert not next_step(rungs, Settings(), []).wrong_at
+    assert not choose_next_step(rungs, Settings(), []).wrong_at
 
 
-def test_a_route_that_was_walked_with_rewrites_only_is_walked_without_them_too():
+def test_a_route_tried_with_rewrites_is_also_tried_without_them():
     first = _rung("export-dynamic", "FW303", rewrites=True)
     first.remedies = (("loop_unrolled", ""),)
     second = _rung("export-dynamic", rewrites=True)
-    second.step = next_step([first], Settings(), ["a suspect"])
+    second.step = choose_next_step([first], Settings(), ["a suspect"])
     assert second.step.decided
     third = _rung("trace", rewrites=True)
-    assert next_step([first, second, third], Settings(), ["a suspect"]).name == "export-dynamic"
+    assert choose_next_step([first, second, third], Settings(), ["a suspect"]).name == "export-dynamic"
 
 
 def test_a_decision_on_a_value_is_made_beforehand_once():
     rungs = [_rung("export-dynamic", "FW303")]
-    step = next_step(rungs, Settings(), [])
+    step = choose_next_step(rungs, Settings(), [])
     assert step.name == "export-dynamic with branches decided"
     again = _rung("export-dynamic", "FW303")
     again.step = step
-    assert not next_step([*rungs, again], Settings(), []).decided
-    assert not next_step(rungs, Settings(remedies=False), []).decided
+    assert not choose_next_step([*rungs, again], Settings(), []).decided
+    assert not choose_next_step(rungs, Settings(remedies=False), []).decided
 
 
 def _wrong(name, wrong_by_size=True, points=()):
@@ -89,26 +89,26 @@ def _wrong(name, wrong_by_size=True, points=()):
     return rung
 
 
-def test_a_file_that_is_wrong_at_some_sizes_is_captured_in_pieces_next():
-    assert next_step([_wrong("export-dynamic")], Settings(), []).name == "pieces"
+def test_a_file_wrong_at_some_sizes_is_captured_in_pieces_next():
+    assert choose_next_step([_wrong("export-dynamic")], Settings(), []).name == "pieces"
 
 
-def test_a_file_that_is_wrong_at_all_sizes_is_not_captured_in_pieces():
-    assert next_step([_wrong("export-dynamic", wrong_by_size=False)], Settings(), []).name == "export-auto"
+def test_a_file_wrong_at_all_sizes_is_not_captured_in_pieces():
+    assert choose_next_step([_wrong("export-dynamic", wrong_by_size=False)], Settings(), []).name == "export-auto"
 
 
 def test_a_fixed_dim_is_captured_in_pieces_once_torch_had_its_way():
     rungs = [_rung("export-dynamic", "FW302")]
-    assert next_step(rungs, Settings(), []).name == "export-auto"
+    assert choose_next_step(rungs, Settings(), []).name == "export-auto"
     rungs.append(_rung("export-auto", "FW301"))
-    assert next_step(rungs, Settings(), []).name == "pieces"
+    assert choose_next_step(rungs, Settings(), []).name == "pieces"
 
 
-def test_pieces_that_are_wrong_are_made_again_twice_with_the_points_at_which_they_are():
+def test_wrong_pieces_are_made_again_twice_with_the_wrong_points():
     rungs = [_wrong("export-dynamic")]
     for points in ((), ((("time", 7),),), ((("time", 9),),)):
-        step = next_step(rungs, Settings(), [])
+        step = choose_next_step(rungs, Settings(), [])
         assert (step.route.name, step.wrong_points) == ("pieces", points)
         rungs.append(_wrong("pieces", points=((("time", 7 if not points else 9),),)))
         rungs[-1].step = step
-    assert next_step(rungs, Settings(), []).name == "export-auto"
+    assert choose_next_step(rungs, Settings(), []).name == "export-auto"

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch._subclasses import FakeTensor
 
-from fairway.convert.ladder.preflight import glance, look
+from fairway.convert.ladder.preflight import run_fake_preflight, run_preflight
 from fairway.model.subject import Subject, build_subject
 
 
@@ -39,26 +39,26 @@ def subject_of(model: torch.nn.Module) -> Subject:
 
 
 def test_a_glance_sees_the_outputs_that_a_look_sees() -> None:
-    seen, looked = glance(subject_of(Notes()), True), look(subject_of(Notes()), True)
+    seen, looked = run_fake_preflight(subject_of(Notes()), True), run_preflight(subject_of(Notes()), True)
     assert looked.output_axes == ((True, True, False), (True, True), (False,))
     assert seen == replace(looked, output_axes=())  # which only those ask for who look
     assert seen.output_dtypes == ("float32", "int64", "float32")
 
 
 @pytest.mark.parametrize(("model", "fake"), [(Notes(), True), (Decides(), False)])
-def test_a_glance_runs_on_fake_tensors_unless_the_model_has_to_see_values(model: Notes, fake: bool) -> None:
-    seen = glance(subject_of(model), True)
+def test_fake_tensors_are_used_unless_the_model_depends_on_values(model: Notes, fake: bool) -> None:
+    seen = run_fake_preflight(subject_of(model), True)
     assert seen.output_names == ("scaled", "where", "all")
     assert {issubclass(given, FakeTensor) for given in model.given} == {fake}
 
 
-def test_a_glance_at_a_model_that_cannot_run_is_as_hopeless_as_a_look() -> None:
+def test_both_preflights_are_hopeless_for_a_model_that_cannot_run() -> None:
     class Broken(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x @ torch.ones(5, 5)
 
-    assert glance(subject_of(Broken()), True) == look(subject_of(Broken()), True)
-    assert glance(subject_of(Broken()), True).hopeless
+    assert run_fake_preflight(subject_of(Broken()), True) == run_preflight(subject_of(Broken()), True)
+    assert run_fake_preflight(subject_of(Broken()), True).hopeless
 
 
 def test_what_a_model_settles_on_its_first_run_is_not_chance() -> None:
@@ -67,7 +67,7 @@ def test_what_a_model_settles_on_its_first_run_is_not_chance() -> None:
             first = not self.given
             return super().forward(x + 1 if first else x)
 
-    assert look(subject_of(Settles().eval()), True).findings == ()
+    assert run_preflight(subject_of(Settles().eval()), True).findings == ()
 
 
 def test_what_differs_on_every_run_is_chance_and_its_line_is_named() -> None:
@@ -75,7 +75,7 @@ def test_what_differs_on_every_run_is_chance_and_its_line_is_named() -> None:
         def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
             return super().forward(x + torch.rand(4))
 
-    (finding,) = look(subject_of(Draws().eval()), True).findings
+    (finding,) = run_preflight(subject_of(Draws().eval()), True).findings
     assert finding.code == "FW203"
     assert finding.where is not None
     assert finding.where.source == "return super().forward(x + torch.rand(4))"
@@ -87,7 +87,7 @@ def test_an_input_that_matters_at_neither_point_is_named() -> None:
             return x * 2
 
     spec = ["x: float32[batch, 4]", "y: float32[batch, 4]"]
-    found = look(build_subject(Deaf(), spec, bounds={"batch": (1, 3)}), True).findings
+    found = run_preflight(build_subject(Deaf(), spec, bounds={"batch": (1, 3)}), True).findings
     assert [(f.code, f.data) for f in found] == [("FW204", {"input": "y"})]
 
 
@@ -98,5 +98,5 @@ def test_an_input_that_matters_at_neither_point_is_named() -> None:
 def test_a_model_is_run_no_oftener_than_it_tells_something(shape: str, runs: int) -> None:
     model = Notes().eval()
     bounds = {"batch": (1, 3), "time": (1, 9)} if "batch" in shape else None
-    look(build_subject(model, [f"x: float32{shape}"], bounds=bounds), True)
+    run_preflight(build_subject(model, [f"x: float32{shape}"], bounds=bounds), True)
     assert len(model.given) == runs

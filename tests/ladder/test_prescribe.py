@@ -13,11 +13,12 @@ import torch
 
 import fairway
 from fairway.convert.ladder import prescribe as prescribing
-from fairway.convert.ladder.plan import PlannedRung
+from fairway.convert.ladder.capture import CaptureContext
 from fairway.convert.ladder.prescribe import prescribe, prove
 from fairway.convert.ladder.route import Route
 from fairway.convert.remedies.catalogue import CATALOGUE
 from fairway.convert.remedies.contract import Case, Match
+from fairway.convert.types import PlannedRung
 from fairway.model.subject import Subject, build_subject
 
 BOUNDS = {"batch": (1, 8), "time": (1, 40)}
@@ -46,13 +47,14 @@ def _subject(model: torch.nn.Module) -> Subject:
 
 
 def _prescribe(subject: Subject) -> prescribing.Prescription:
-    return prescribe(subject, PlannedRung(Route("export"), rewrites=True), (), ("y",), None)
+    route = Route("export")
+    return prescribe(subject, PlannedRung(route, rewrites=True), CaptureContext(route, output_names=("y",)))
 
 
 def test_casts_inside_cost_neither_the_remedy_nor_the_truth(tmp_path: Path) -> None:
     result = fairway.export(Decay().eval(), ["x: float32[batch, time, 4]"], tmp_path / "out.onnx", bounds=BOUNDS)
     assert (result.verdict, result.remedies) == ("verified", ("loop_unrolled",))
-    assert "stated" not in result.record["evidence"]["yardstick"]
+    assert "stated" not in result.record.evidence.yardstick
 
 
 def test_a_remedy_that_raises_is_refused_and_the_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import fairway
-from fairway.convert.ladder.preflight import look
-from fairway.convert.ladder.state import ModelState
+from fairway.convert.ladder.model_state import ModelState
+from fairway.convert.ladder.preflight import run_preflight
 from fairway.diagnostics import Finding
 from fairway.model.subject import Subject, build_subject
 
@@ -80,7 +80,7 @@ def subject_of(model: torch.nn.Module) -> Subject:
 
 
 def only_finding(model: torch.nn.Module) -> Finding:
-    (finding,) = look(subject_of(model), True).findings
+    (finding,) = run_preflight(subject_of(model), True).findings
     return finding
 
 
@@ -127,7 +127,7 @@ class CountsOnly(Stateful):
 
 def test_state_without_effect_is_not_blamed_and_is_restored() -> None:
     model = CountsOnly()
-    assert look(subject_of(model), True).findings == ()
+    assert run_preflight(subject_of(model), True).findings == ()
     fresh = CountsOnly()
     # Runs after the look into chance, at the domain's corners, leave their own traces.
     state = ModelState(fresh)
@@ -182,7 +182,7 @@ def test_a_cache_that_only_saves_work_is_not_state() -> None:
                 self.last = torch.arange(float(x.shape[0]))
             return x + self.last[: x.shape[0], None]
 
-    assert look(subject_of(Caches()), True).findings == ()
+    assert run_preflight(subject_of(Caches()), True).findings == ()
 
 
 def test_a_buffer_that_was_none_is_none_again() -> None:
@@ -196,7 +196,7 @@ def test_a_buffer_that_was_none_is_none_again() -> None:
                 self.register_buffer("mask", torch.ones(4), persistent=False)
             return x * self.mask  # type: ignore[operator]
 
-    assert look(subject_of(FillsIn()), True).findings == ()
+    assert run_preflight(subject_of(FillsIn()), True).findings == ()
     model = FillsIn()
     state = ModelState(model)
     model(torch.ones(1, 4))
@@ -223,7 +223,7 @@ class KeepsLast(Stateful):
 
 def test_state_that_a_dummy_example_does_not_change_is_found() -> None:
     subject = build_subject(KeepsLast().eval(), (torch.zeros(2, 4),), dims={"x": "batch 4"}, bounds={"batch": (1, 3)})
-    (finding,) = look(subject, True).findings
+    (finding,) = run_preflight(subject, True).findings
     assert finding.code == "FW219"
     assert finding.where is not None
     assert finding.where.source == "before, self.seen = self.seen, x[-1].clone()"

@@ -1,4 +1,4 @@
-"""torch.onnx's tables are built once, and an export that changes its copy changes nobody else's."""
+"""torch.onnx's tables are built once, and an export that changes its copy does not affect others."""
 
 import logging
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.onnx._internal.exporter import _registration
 
-from fairway.convert.ladder import tables
+from fairway.convert.ladder import translation_tables as tables
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def registry():
 def test_the_tables_are_those_that_torch_builds(registry, monkeypatch):
     monkeypatch.setattr(tables, "_built", {})
     plain = registry.from_torchlib(opset_version=20)
-    with tables.built_tables():
+    with tables.use_built_tables():
         ours = registry().from_torchlib(opset_version=20)
     assert ours.opset_version == plain.opset_version == 20
     assert ours.functions.keys() == plain.functions.keys()
@@ -37,7 +37,7 @@ def test_they_are_built_once_for_each_opset(registry, monkeypatch):
 
     monkeypatch.setattr(registry, "from_torchlib", counted)
     tables.build_tables()
-    with tables.built_tables():
+    with tables.use_built_tables():
         for opset in (20, 20, 18, 18):
             assert registry.from_torchlib(opset_version=opset).opset_version == opset
     assert asked == [{"opset_version": 20}, {"opset_version": 18}]
@@ -45,7 +45,7 @@ def test_they_are_built_once_for_each_opset(registry, monkeypatch):
 
 def test_what_an_export_registers_is_its_own(registry):
     op = torch.ops.aten.relu.default
-    with tables.built_tables():
+    with tables.use_built_tables():
         first = registry.from_torchlib(opset_version=20)
         first.register_op(op, lambda x: x)
         second = registry.from_torchlib(opset_version=20)
@@ -60,10 +60,10 @@ def test_torch_is_as_before_afterwards(registry):
 
 
 def test_where_torch_has_no_such_tables_nothing_is_done(monkeypatch):
-    def missing():
-        raise ImportError
+    def raise_error(name):
+        raise ImportError(name)
 
-    monkeypatch.setattr(tables, "_registry", missing)
+    monkeypatch.setattr(tables, "read_internal", raise_error)
     tables.build_tables()
-    with tables.built_tables():
+    with tables.use_built_tables():
         pass

@@ -157,7 +157,7 @@ def test_a_cache_that_grows_is_filled_first_and_named(kind: type[Layer], names: 
     (finding,) = found.findings
     assert (finding.code, finding.severity) == ("FW229", "note")
     assert finding.seen == f"{names} no longer changes after a run at batch=3, time=24"
-    # Whoever verifies the file sees the model in the same state, fresh or not.
+    # `verify` sees the model in the same state, fresh or not.
     for model in (kind().eval(), kind().eval()):
         checked = fairway.verify(tmp_path / "a.onnx", model, LINES, level="quick", **DOMAIN)
         assert checked.verdict == "verified"

@@ -18,11 +18,11 @@ from onnx import numpy_helper
 from torch import Tensor, nn
 
 import fairway
-from fairway.debug.find_wrong_node import _made_by
+from fairway.debug.find_wrong_node import _guess_routes
 from fairway.diagnostics import Where
-from fairway.judge.judge import sample_inputs
-from fairway.judge.locate.locate import Location, locate, smallest
-from fairway.model.sample import Sample, sample
+from fairway.judge.judge import make_sample_inputs
+from fairway.judge.locate.locate import Location, choose_location, locate_error
+from fairway.model.sample import Sample, make_sample
 from fairway.model.subject import Subject, build_subject
 
 
@@ -83,11 +83,11 @@ def right(request: pytest.FixtureRequest, subject: Subject, tmp_path_factory: py
     return path
 
 
-HERE = sample({"batch": 2, "time": 3}, 5)
+HERE = make_sample({"batch": 2, "time": 3}, 5)
 
 
 def look(subject: Subject, path: Path, at: Sample = HERE, against: tuple[str, ...] = ()) -> Location:
-    return locate(subject, str(path), at, sample_inputs(subject, at, []), against)
+    return locate_error(subject, str(path), at, make_sample_inputs(subject, at, []), against)
 
 
 def spoil(right: Path, tmp_path: Path, change: Callable[[Any], str]) -> tuple[Path, str]:
@@ -174,7 +174,7 @@ def test_a_node_that_the_runtime_refuses_is_named_with_its_words(subject: Subjec
         return "stiff"
 
     path, name = spoil(right, tmp_path, bake)
-    got = look(subject, path, sample({"batch": 1, "time": 4}, 5))
+    got = look(subject, path, make_sample({"batch": 1, "time": 4}, 5))
     assert (got.kind, got.value) == ("refuses", name)
     assert "requested shape" in got.finding().seen
     assert look(subject, path).kind == "runtime", "at the sizes that were baked it is right"
@@ -224,7 +224,7 @@ def test_verify_says_where_the_error_begins_at_the_smallest_failing_shape(
     assert found.data["value"] == name
     assert found.where is not None
     assert found.where.line == line_of("return torch.softmax(scores, dim=-1)")
-    smallest = result.record["evidence"]["smallest"]
+    smallest = result.record.evidence.smallest
     assert f"seen at batch={smallest['batch']}, time={smallest['time']}" in found.seen
     assert smallest == {"batch": 1, "time": 1}
 
@@ -259,9 +259,9 @@ def test_weights_that_stand_under_several_names_are_no_ones_result(tmp_path: Pat
     inputs = (torch.zeros(2, 3, 6), torch.tensor([[3, 3, 3], [1, 1, 1]]))
     path = traced(subject.model, inputs, ["x", "which"], tmp_path / "chosen.onnx")
     assert any(node.op_type == "Identity" for node in onnx.load(path).graph.node)
-    at = sample({"batch": 2, "time": 3})
+    at = make_sample({"batch": 2, "time": 3})
     feeds = [torch.randn(2, 3, 6), torch.tensor([[0, 0, 0], [2, 2, 2]])]
-    found = locate(subject, str(path), at, feeds)
+    found = locate_error(subject, str(path), at, feeds)
     assert found.operator in ("MatMul", "Gemm")
     assert found.where is not None
     assert found.where.line == line_of("rows = [self.layers")
@@ -282,13 +282,13 @@ class Padded(nn.Module):
         return seen.masked_fill(padding.unsqueeze(-1), 0.0)
 
 
-def test_a_baked_length_has_the_line_and_the_module_of_what_is_computed_with_it(tmp_path: Path) -> None:
+def test_a_baked_length_has_the_line_that_computes_with_it(tmp_path: Path) -> None:
     torch.manual_seed(0)
     spec = ["x: float32[batch, time, 8]", "padding: bool[batch, time] = padding-right"]
     subject = build_subject(Padded().eval(), spec, bounds={"batch": (1, 4), "time": (2, 9)})
     inputs = (torch.zeros(2, 5, 8), torch.zeros(2, 5, dtype=torch.bool))
     path = traced(subject.model, inputs, ["x", "padding"], tmp_path / "baked.onnx")
-    found = look(subject, path, sample({"batch": 2, "time": 7}))
+    found = look(subject, path, make_sample({"batch": 2, "time": 7}))
     assert found.operator == "Concat"
     assert found.where is not None
     assert found.where.line == line_of("seen = self.encoder(x")
@@ -297,7 +297,7 @@ def test_a_baked_length_has_the_line_and_the_module_of_what_is_computed_with_it(
 
 
 class Masked(nn.Module):
-    """Attention twice; the first place is padding, which nobody attends to and which attends to nobody."""
+    """Attention twice. The first place is padding, without attention to or from any place."""
 
     def __init__(self, lowest: float) -> None:
         super().__init__()
@@ -333,7 +333,7 @@ def test_an_error_that_a_mask_hides_is_still_one(lowest: float, tmp_path: Path) 
         return "planted"
 
     path, name = spoil(right, tmp_path, in_the_padding)
-    assert look(subject, path, sample({"batch": 2})).value == name
+    assert look(subject, path, make_sample({"batch": 2})).value == name
 
 
 def test_the_smallest_sample_that_names_the_same_line_is_told() -> None:
@@ -341,20 +341,20 @@ def test_the_smallest_sample_that_names_the_same_line_is_told() -> None:
         return Location("computes", where, value=value, where=Where(file="net.py", line=line, module="a (A)"))
 
     roomy, small, other = at("time=200", "c36", 7), at("time=24", "c0", 7), at("time=3", "c1", 8)
-    assert smallest([roomy, small]) is small
-    assert smallest([roomy, small, other]) is small
-    assert smallest([roomy, other]) is roomy
-    assert smallest([roomy, replace(small, value="c36", where=None)]).at == "time=24"  # type: ignore[union-attr]
-    assert smallest([]) is None
+    assert choose_location([roomy, small]) is small
+    assert choose_location([roomy, small, other]) is small
+    assert choose_location([roomy, other]) is roomy
+    assert choose_location([roomy, replace(small, value="c36", where=None)]).at == "time=24"  # type: ignore[union-attr]
+    assert choose_location([]) is None
 
 
 @pytest.mark.parametrize("maker", ["dynamo", "TorchScript"])
 def test_the_exporter_that_made_a_file_is_known_by_its_names(maker: str, tmp_path: Path) -> None:
     net, x, path = nn.Sequential(nn.Linear(3, 3), nn.ReLU()).eval(), torch.zeros(2, 3), tmp_path / "net.onnx"
     torch.onnx.export(net, (x,), path, dynamo=maker == "dynamo", verbose=False)
-    assert _made_by(path) == [{"dynamo": "export-dynamic", "TorchScript": "trace"}[maker]]
+    assert _guess_routes(path) == [{"dynamo": "export-dynamic", "TorchScript": "trace"}[maker]]
     proto = onnx.load(path)
     for number, node in enumerate(proto.graph.node):
         node.name = f"n{number}"
     onnx.save(proto, path)
-    assert _made_by(path) == ["export-dynamic", "trace"]
+    assert _guess_routes(path) == ["export-dynamic", "trace"]

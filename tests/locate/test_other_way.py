@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 import fairway
-from fairway.judge.locate.other_way import other_way
+from fairway.judge.locate.other_way import find_other_way
 from fairway.model.subject import Subject, build_subject
 
 
@@ -34,7 +34,7 @@ def subject_of(model: nn.Module) -> Subject:
 
 def test_the_question_that_leads_to_what_runs_only_when_exported_is_named() -> None:
     subject = subject_of(Asks())
-    found = other_way(subject, subject.make({"batch": 2}, 1, "normal"))
+    found = find_other_way(subject, subject.make({"batch": 2}, 1, "normal"))
     assert found is not None
     assert found.code == "FW216"
     assert found.where is not None
@@ -45,9 +45,9 @@ def test_the_question_that_leads_to_what_runs_only_when_exported_is_named() -> N
 
 def test_another_way_to_the_same_answer_is_nothing() -> None:
     subject = subject_of(AsksInVain())
-    assert other_way(subject, subject.make({"batch": 2}, 1, "normal")) is None
+    assert find_other_way(subject, subject.make({"batch": 2}, 1, "normal")) is None
     subject = build_subject(nn.Linear(4, 4), ["input: float32[batch, 4]"], bounds=BOUNDS)
-    assert other_way(subject, [torch.randn(2, 4)]) is None
+    assert find_other_way(subject, [torch.randn(2, 4)]) is None
 
 
 def test_an_answer_of_another_shape_or_with_nan_is_another() -> None:
@@ -60,7 +60,7 @@ def test_an_answer_of_another_shape_or_with_nan_is_another() -> None:
             return x.log() if torch.compiler.is_compiling() else x
 
     for model in (Shorter(), Nan()):
-        assert other_way(subject_of(model), [torch.tensor([[-1.0, 2, 3, 4]])]) is not None
+        assert find_other_way(subject_of(model), [torch.tensor([[-1.0, 2, 3, 4]])]) is not None
 
 
 def test_an_export_says_it_first(tmp_path) -> None:

@@ -1,4 +1,4 @@
-"""Where a file is right at one size and wrong at another, the lines on which that hangs are named, in any library."""
+"""If a file is right at one size and wrong at another, the lines that cause it are named, in any library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import fairway
 from fairway.diagnostics import Finding
-from fairway.judge.locate.divergence import Side, parting
+from fairway.judge.locate.divergence import SizeSide, find_divergence
 from fairway.model.subject import Subject, build_subject
 from of_libraries import Library
 
@@ -25,10 +25,10 @@ def subject_of(model: nn.Module) -> Subject:
 def parted(model: nn.Module, right: int, wrong: int) -> list[Finding]:
     subject = subject_of(model)
 
-    def side(n: int) -> Side:
-        return Side(f"n={n}", [subject.make({"batch": 2, "n": n}, seed, "normal") for seed in (1, 2, 3)])
+    def side(n: int) -> SizeSide:
+        return SizeSide(f"n={n}", [subject.make({"batch": 2, "n": n}, seed, "normal") for seed in (1, 2, 3)])
 
-    return parting(subject, side(right), side(wrong))
+    return find_divergence(subject, side(right), side(wrong))
 
 
 def said(found: list[Finding]) -> list[tuple[str, str, str | None]]:
@@ -46,7 +46,7 @@ class Padded(nn.Module):
         return x
 
 
-def test_branches_on_a_size_are_named_also_in_the_middle_of_a_line() -> None:
+def test_branches_inside_a_line_are_named_too() -> None:
     assert said(parted(Padded(), 7, 8)) == [
         (
             "FW207",
@@ -110,7 +110,7 @@ def test_a_while_and_a_comprehension_are_loops() -> None:
         (
             "FW206",
             "`for i in range(0, x.shape[1], 8)` takes 1 step at n=4, where the file is right, and takes 2 steps at n=9",
-            "for i in range(0, x.shape[1], 8)",
+            "return x - sum(x[:, i : i + 1] for i in range(0, x.shape[1], 8))",
         ),
     ]
 
@@ -186,7 +186,7 @@ def test_a_loop_that_is_left_early_is_blamed_on_what_ended_it() -> None:
     assert parted(LeftEarly(), 2, 3) == []
 
 
-def test_what_hangs_on_values_or_is_done_once_is_not_blamed_on_the_size() -> None:
+def test_effects_of_values_are_not_blamed_on_the_size() -> None:
     assert parted(ByValue(), 5, 6) == []
 
 

@@ -1,4 +1,4 @@
-"""Stand-ins: a uv that installs nothing, and Pythons that answer without running anything."""
+"""Fakes: a uv that installs nothing, and Pythons that answer without running anything."""
 
 from __future__ import annotations
 
@@ -40,6 +40,8 @@ def script(path: Path, text: str) -> Path:
 def record(verdict: str = "verified", **more: Any) -> dict[str, Any]:
     wrong = {"code": "FW303", "seen": "a | b", "severity": "error"}
     return {
+        "format": 2,
+        "subject": {"sha256": "0" * 64, "domain": {}},
         "verdict": verdict,
         "route": "trace",
         "remedies": [{"name": "rnn_time_baked", "note": ""}],
@@ -56,5 +58,5 @@ def answering(path: Path, answer: dict[str, Any]) -> Path:
 
 
 def calls(path: Path) -> int:
-    told = path.with_name(path.name + ".calls")
-    return len(told.read_text().splitlines()) if told.exists() else 0
+    reported = path.with_name(path.name + ".calls")
+    return len(reported.read_text().splitlines()) if reported.exists() else 0

@@ -1,4 +1,4 @@
-"""Environments: which wishes share one, where torch comes from, and what is left half made."""
+"""Environments: which specs share one, where torch comes from, and incomplete ones."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 
 from fairway.debug.versions import environments
 from fairway.debug.versions.environments import (
+    EnvironmentNotMade,
     EnvironmentSpec,
-    NotMade,
     Uv,
-    cache_folder,
-    combine,
-    fairways_needs,
+    choose_cache_folder,
+    combine_versions,
     find_uv,
+    list_fairway_requirements,
 )
 from fairway.diagnostics.errors import UserError
 
@@ -45,10 +45,10 @@ def told(log: Path) -> list[str]:
 
 def test_every_combination_in_the_order_of_the_lists() -> None:
     lists = {"torch": ["1", "2"], "transformers": [], "onnxscript": ["3", "4"]}
-    assert [wanted.pins for wanted in combine(lists, ["timm"])] == [
+    assert [expected.pins for expected in combine_versions(lists, ["timm"])] == [
         (("torch", t), ("onnxscript", o)) for t in ("1", "2") for o in ("3", "4")
     ]
-    assert str(combine(lists, ["timm"])[0]) == "torch 1, onnxscript 3, timm"
+    assert str(combine_versions(lists, ["timm"])[0]) == "torch 1, onnxscript 3, timm"
 
 
 def test_equal_wishes_share_an_environment_and_others_do_not() -> None:
@@ -70,22 +70,22 @@ def test_equal_wishes_share_an_environment_and_others_do_not() -> None:
 def test_the_cache_is_where_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAIRWAY_CACHE", "/said")
     monkeypatch.setenv("XDG_CACHE_HOME", "/shared")
-    assert cache_folder(Path("/asked")) == Path("/asked")
-    assert cache_folder(None) == Path("/said")
+    assert choose_cache_folder(Path("/asked")) == Path("/asked")
+    assert choose_cache_folder(None) == Path("/said")
     monkeypatch.delenv("FAIRWAY_CACHE")
-    assert cache_folder(None) == Path("/shared/fairway")
+    assert choose_cache_folder(None) == Path("/shared/fairway")
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_folder(None) == Path.home() / ".cache" / "fairway"
+    assert choose_cache_folder(None) == Path.home() / ".cache" / "fairway"
 
 
-def test_an_environment_is_made_once_with_a_cpu_build_and_what_fairway_needs(log: Path, tmp_path: Path) -> None:
+def test_an_environment_is_made_once_with_fairways_requirements(log: Path, tmp_path: Path) -> None:
     python = Uv(tmp_path)(OLD)
     folder = tmp_path / "environments" / OLD.key()
     assert python == folder / "bin" / "python"
     assert told(log) == [
         f"venv --python {sys.executable} {folder}",
         f"pip install --python {python} torch==2.9.1 --torch-backend cpu",
-        f"pip install --python {python} torch==2.9.1 {' '.join(fairways_needs())}",
+        f"pip install --python {python} torch==2.9.1 {' '.join(list_fairway_requirements())}",
     ]
     assert json.loads((folder / "ready.json").read_text())["torch"] == "the index of CPU builds"
     assert Uv(tmp_path)(OLD) == python
@@ -111,7 +111,7 @@ def test_what_cannot_be_installed_is_said_and_tried_again_the_next_time(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UV_REFUSES", "torch==2.9.1")
-    with pytest.raises(NotMade, match=r"^uv pip: error: nothing here for torch==2.9.1$"):
+    with pytest.raises(EnvironmentNotMade, match=r"^uv pip: error: nothing here for torch==2.9.1$"):
         Uv(tmp_path)(OLD)
     litter = tmp_path / "environments" / OLD.key() / "litter"
     litter.touch()
@@ -123,7 +123,7 @@ def test_what_cannot_be_installed_is_said_and_tried_again_the_next_time(
 def test_an_install_that_never_ends_is_stopped(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script(tmp_path / "bin" / "uv", "#!/bin/sh\nexec sleep 60\n")
     monkeypatch.setattr(environments, "INSTALL_SECONDS", 0.2)
-    with pytest.raises(NotMade, match="uv venv took longer"):
+    with pytest.raises(EnvironmentNotMade, match="uv venv took longer"):
         Uv(tmp_path)(OLD)
 
 

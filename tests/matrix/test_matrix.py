@@ -1,4 +1,4 @@
-"""Rows: what a run gives, what stops none of the others, and when a result is used again."""
+"""Rows: the result of a run, failures that stop no other row, and reuse of results."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from fairway.debug.versions import inside, matrix
-from fairway.debug.versions.environments import EnvironmentSpec, NotMade, fairways_version
-from fairway.debug.versions.inside import NOTHING, NOWHERE, Row, RunSettings, run_inside
-from fairway.debug.versions.matrix import fill, fingerprint
-from fairway.debug.versions.version_table import table
+from fairway.debug.versions.environments import EnvironmentNotMade, EnvironmentSpec, read_fairway_version
+from fairway.debug.versions.inside import NO_ENVIRONMENT, NO_RESULT, MatrixRow, RunSettings, run_inside
+from fairway.debug.versions.matrix import MatrixRun, fill_matrix, hash_recipe
+from fairway.debug.versions.version_table import render_version_table
 from fairway.diagnostics.errors import UserError
 
 from .doubles import RECIPE, answering, calls, record, script
@@ -31,35 +31,39 @@ def recipe(tmp_path: Path) -> Path:
     return folder / "recipe.py"
 
 
-Fill = Callable[..., list[Row]]
+Fill = Callable[..., list[MatrixRow]]
 
 
 @pytest.fixture
 def filled(recipe: Path, tmp_path: Path) -> Fill:
-    def run(maker: matrix.Maker, *every: EnvironmentSpec, again: bool = False, how: RunSettings = QUICK) -> list[Row]:
-        return fill(str(recipe), every or (ONE,), maker, how, tmp_path / "kept", again, lambda event: None)
+    def run(
+        maker: matrix.EnvironmentMaker, *every: EnvironmentSpec, again: bool = False, how: RunSettings = QUICK
+    ) -> list[MatrixRow]:
+        return fill_matrix(
+            str(recipe), every or (ONE,), MatrixRun(maker, how, tmp_path / "kept", again), lambda event: None
+        )
 
     return run
 
 
-def test_a_recipe_runs_in_another_python_and_one_broken_environment_does_not_stop_it(filled: Fill) -> None:
+def test_one_broken_environment_does_not_stop_the_others(filled: Fill) -> None:
     def maker(wanted: EnvironmentSpec) -> Path:
         if wanted is ONE:
-            raise NotMade("uv pip: no such version")
+            raise EnvironmentNotMade("uv pip: no such version")
         return Path(sys.executable)
 
     broken, row = filled(maker, ONE, TWO)
-    assert (broken.verdict, broken.reason, broken.route) == (NOWHERE, "FW606: uv pip: no such version", None)
+    assert (broken.verdict, broken.reason, broken.route) == (NO_ENVIRONMENT, "FW606: uv pip: no such version", None)
     assert (row.verdict, row.route, row.wanted) == ("verified", "export-dynamic", {"torch": "2.13.0"})
     assert row.installed["torch"].startswith("2.")
-    assert row.installed["fairway"] == fairways_version()
+    assert row.installed["fairway"] == read_fairway_version()
     assert row.seconds > 0
 
 
 def test_fairway_alone_is_lent_to_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("fairway", "torch"):
         (tmp_path / "site-packages" / name).mkdir(parents=True)
-    monkeypatch.setattr(inside, "SOURCE", tmp_path / "site-packages" / "fairway")
+    monkeypatch.setattr(inside, "SOURCE_FOLDER", tmp_path / "site-packages" / "fairway")
     answer = '{"verdict": "failed", "findings": [{"code": "FW1", "severity": "error", "seen": "%s"}]}'
     python = script(tmp_path / "python", f"#!/bin/sh\nprintf '{answer}' \"$(ls $PYTHONPATH) $PYTHONNOUSERSITE\"\n")
     assert run_inside(python, "r.py", QUICK, ONE).reason == "FW1: fairway 1"
@@ -78,12 +82,12 @@ def test_fairway_alone_is_lent_to_the_environment(tmp_path: Path, monkeypatch: p
 def test_a_run_without_a_record_is_a_row_with_its_last_words(tmp_path: Path, program: str, reason: str) -> None:
     python = script(tmp_path / "python", f"#!/bin/sh\n{program}\n")
     row = run_inside(python, "r.py", RunSettings(limit=0.4 if "sleep" in program else 60), ONE)
-    assert (row.verdict, row.reason) == (NOTHING, reason)
+    assert (row.verdict, row.reason) == (NO_RESULT, reason)
 
 
 def test_a_python_that_is_not_there_is_a_row(tmp_path: Path) -> None:
     row = run_inside(tmp_path / "nothing", "r.py", QUICK, ONE)
-    assert (row.verdict, row.reason.endswith("nothing: No such file or directory.")) == (NOTHING, True)
+    assert (row.verdict, row.reason.endswith("nothing: No such file or directory.")) == (NO_RESULT, True)
 
 
 def test_what_does_not_stop_politely_is_killed_with_what_it_started(
@@ -91,12 +95,12 @@ def test_what_does_not_stop_politely_is_killed_with_what_it_started(
 ) -> None:
     monkeypatch.setattr(inside, "_GRACE_SECONDS", 0.2)
     text = f"#!/bin/sh\ntrap '' TERM\nsleep 60 &\necho $! > '{tmp_path}/pid'\nwhile true; do sleep 0.1; done\n"
-    assert run_inside(script(tmp_path / "python", text), "r.py", RunSettings(limit=0.5), ONE).verdict == NOTHING
+    assert run_inside(script(tmp_path / "python", text), "r.py", RunSettings(limit=0.5), ONE).verdict == NO_RESULT
     assert gone_within(10, int((tmp_path / "pid").read_text()))
 
 
 def gone_within(seconds: float, pid: int) -> bool:
-    """A killed process takes a moment to die, and stays as a zombie where nobody waits for it."""
+    """A killed process takes a moment to die, and stays as a zombie until its parent waits for it."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:
@@ -109,7 +113,7 @@ def gone_within(seconds: float, pid: int) -> bool:
     return False
 
 
-def test_a_result_is_used_again_until_the_recipe_its_neighbours_or_fairway_change(
+def test_a_result_is_reused_until_the_recipe_or_fairway_changes(
     filled: Fill, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = answering(tmp_path / "python", record())
@@ -128,10 +132,10 @@ def test_a_result_is_used_again_until_the_recipe_its_neighbours_or_fairway_chang
     assert [ran(), ran()] == [1, 0]
     os.utime(recipe.parent / "weights.pt", (1, 1))
     assert [ran(), ran()] == [1, 0]
-    monkeypatch.setattr(matrix, "fairways_version", lambda: "9")
+    monkeypatch.setattr(matrix, "read_fairway_version", lambda: "9")
     assert [ran(), ran()] == [1, 0]
     (tmp_path / "source").mkdir()
-    monkeypatch.setattr(matrix, "SOURCE", tmp_path / "source")
+    monkeypatch.setattr(matrix, "SOURCE_FOLDER", tmp_path / "source")
     assert [ran(), ran()] == [1, 0]
     (recipe.parent / "out.onnx").touch()
     (recipe.parent / ".cache").mkdir()
@@ -141,13 +145,13 @@ def test_a_result_is_used_again_until_the_recipe_its_neighbours_or_fairway_chang
 
 def test_a_cache_in_the_recipes_folder_is_no_part_of_the_recipe(recipe: Path) -> None:
     cache = recipe.parent / "cache"
-    before = fingerprint(str(recipe), RunSettings(), cache / "results")
+    before = hash_recipe(str(recipe), RunSettings(), cache / "results")
     for made in (cache / "results" / "row.json", cache / "environments" / "a" / "torch.py"):
         made.parent.mkdir(parents=True)
         made.touch()
-    assert fingerprint(str(recipe), RunSettings(), cache / "results") == before
+    assert hash_recipe(str(recipe), RunSettings(), cache / "results") == before
     (cache / "other.py").touch()
-    assert fingerprint(str(recipe), RunSettings(), cache / "results") != before
+    assert hash_recipe(str(recipe), RunSettings(), cache / "results") != before
 
 
 def test_what_was_kept_is_read_back_whole_or_not_at_all(filled: Fill, tmp_path: Path) -> None:
@@ -164,34 +168,36 @@ def test_what_was_kept_is_read_back_whole_or_not_at_all(filled: Fill, tmp_path: 
 
 def test_what_gave_no_result_is_not_kept(filled: Fill, tmp_path: Path) -> None:
     def refuse(wanted: EnvironmentSpec) -> Path:
-        raise NotMade("no network")
+        raise EnvironmentNotMade("no network")
 
-    assert filled(refuse)[0].verdict == NOWHERE
-    assert filled(lambda wanted: script(tmp_path / "python", "#!/bin/sh\n"))[0].verdict == NOTHING
+    assert filled(refuse)[0].verdict == NO_ENVIRONMENT
+    assert filled(lambda wanted: script(tmp_path / "python", "#!/bin/sh\n"))[0].verdict == NO_RESULT
     assert not (tmp_path / "kept").exists()
 
 
 def test_a_recipe_below_the_current_folder_is_named_from_there(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert matrix.locate(f"{recipe}:net") == f"{recipe}:net"
+    assert matrix.locate_recipe(f"{recipe}:net") == f"{recipe}:net"
     monkeypatch.chdir(recipe.parent.parent)
-    assert matrix.locate(f"{recipe}:net") == "project/recipe.py:net"
+    assert matrix.locate_recipe(f"{recipe}:net") == "project/recipe.py:net"
 
 
 @pytest.mark.parametrize("name", ["nothing.py", "package.module:net", "."])
 def test_only_a_file_can_be_run_elsewhere(name: str) -> None:
     with pytest.raises(UserError) as caught:
-        matrix.locate(name)
+        matrix.locate_recipe(name)
     assert caught.value.finding.code == "FW101"
 
 
 def test_the_table_is_fit_for_a_readme() -> None:
     installed = {"torch": "2.13.0+cpu", "onnx": "1.23.2", "numpy": "2.4.6"}
     rows = [
-        Row({"torch": "2.9.1"}, "failed", "trace", (), 12.4, {**installed, "numpy": "1.26.4"}, "FW303: a | b\nc <d>"),
-        Row({"torch": "2.13.0"}, "verified", "export-dynamic", ("one", "two"), 8.6, installed),
-        Row({"torch": "9"}, NOWHERE, reason="x" * 300),
+        MatrixRow(
+            {"torch": "2.9.1"}, "failed", "trace", (), 12.4, {**installed, "numpy": "1.26.4"}, "FW303: a | b\nc <d>"
+        ),
+        MatrixRow({"torch": "2.13.0"}, "verified", "export-dynamic", ("one", "two"), 8.6, installed),
+        MatrixRow({"torch": "9"}, NO_ENVIRONMENT, reason="x" * 300),
     ]
-    assert table(rows).splitlines() == [
+    assert render_version_table(rows).splitlines() == [
         "| torch | verdict | route | remedies | seconds | why |",
         "|---|---|---|---|---|---|",
         "| 2.9.1 | failed | trace | – | 12 | FW303: a \\| b c &lt;d> |",
@@ -200,4 +206,4 @@ def test_the_table_is_fit_for_a_readme() -> None:
         "",
         "Everywhere: onnx 1.23.2.",
     ]
-    assert table(rows[1:2]).splitlines()[0] == "| torch | verdict | route | remedies | seconds |"
+    assert render_version_table(rows[1:2]).splitlines()[0] == "| torch | verdict | route | remedies | seconds |"

@@ -1,10 +1,11 @@
-"""`fairway optimize` against planted passes: it keeps the good one, and names what is wrong with each of the others."""
+"""`fairway optimize` against planted passes: it keeps the good one and says what is wrong with each of the others."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +15,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 from fairway.cli.optimize import optimize as command
 from fairway.convert.export import make_settings
-from fairway.convert.ladder.climb import Settings
+from fairway.convert.types import Settings
 from fairway.diagnostics.errors import UserError
 from fairway.model.recipe import Overrides, load_subject
 from fairway.record.reader import compare_with_record
 from fairway.tune.optimize import optimize as module
 from fairway.tune.optimize.optimize import OptimizeGoal, optimize_file
-from fairway.tune.optimize.optimize_result import Optimised
+from fairway.tune.optimize.optimize_result import OptimizeResult
 from fairway.tune.optimize.passes import PASSES, Pass
 
 WIDE = 192
@@ -41,7 +42,7 @@ other = fairway.Recipe(model=lambda: torch.nn.Hardtanh(), inputs=["input: float3
 
 
 def save(path: Path, weight: np.ndarray, detour: int, name: str = "x") -> None:
-    """x @ w, after so many products with the identity, which no optimiser takes away."""
+    """x @ w, after so many products with the identity, which no optimizer removes."""
     nodes, last = [], name
     for i in range(detour):
         nodes.append(helper.make_node("MatMul", [last, "one"], [f"d{i}"]))
@@ -115,7 +116,7 @@ def source(tmp_path: Path) -> Path:
 @pytest.fixture
 def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def plant(*functions: Callable[[Path, Path], None]) -> None:
-        passes = tuple(Pass(one.__name__, "planted", one) for one in functions)
+        passes = tuple(Pass(item.__name__, "planted", item) for item in functions)
         monkeypatch.setattr(module, "PASSES", passes)
 
     return plant
@@ -125,62 +126,63 @@ def settings(timeout: float = 60.0) -> Settings:
     return make_settings("quick", (), None, True, timeout, 0, judging=True)
 
 
-def run(source: Path, recipe: bool = True, wanted: OptimizeGoal = QUICK, timeout: float = 60.0) -> Optimised:
+def run(source: Path, recipe: bool = True, goal: OptimizeGoal = QUICK, timeout: float = 60.0) -> OptimizeResult:
     subject = load_subject(f"{source.parent / 'recipe.py'}:net", Overrides()) if recipe else None
-    said = Overrides((), {} if recipe else {"batch": (1, 8)})
-    return optimize_file(source, source.with_name("out.onnx"), subject, said, settings(timeout), wanted)
+    overrides = Overrides((), {} if recipe else {"batch": (1, 8)})
+    goal = replace(goal, overrides=overrides)
+    return optimize_file(source, source.with_name("out.onnx"), subject, settings(timeout), goal)
 
 
-def test_the_good_pass_is_kept_and_the_others_are_named_with_their_reasons(
-    source: Path, planted: Callable[..., None]
-) -> None:
+def test_the_good_pass_is_kept_and_the_others_have_reasons(source: Path, planted: Callable[..., None]) -> None:
     planted(wrong, longer, renamed, raising, dying, garbage, straight, unchanged)
-    found = run(source)
-    told = {one.name: one.reason for one in found.tried}
-    assert found.kept == ("straight",)
-    assert told["wrong"].startswith("wrong: FW401, ")
-    assert told["longer"] == "slower"
-    assert told["renamed"] == "changes the names or types of inputs or outputs"
-    assert told["raising"] == "raised RuntimeError: shape inference failed"
-    assert told["dying"].startswith("the attempt's process died")
-    assert told["garbage"].startswith("raised ")
-    assert told["straight"] == "faster"
-    assert told["unchanged"] in ("not faster", "slower"), "a thing beside itself is seen to differ once in a hundred"
-    assert found.together is not None
-    assert found.together.points[0][1].low > 1.5
-    assert found.result is not None
-    assert found.result.verified
+    outcome = run(source)
+    reported = {item.name: item.reason for item in outcome.tried}
+    assert outcome.kept == ("straight",)
+    assert reported["wrong"].startswith("wrong: FW401, ")
+    assert reported["longer"] == "slower"
+    assert reported["renamed"] == "changes the names or types of inputs or outputs"
+    assert reported["raising"] == "raised RuntimeError: shape inference failed"
+    assert reported["dying"].startswith("the attempt's process died")
+    assert reported["garbage"].startswith("raised ")
+    assert reported["straight"] == "faster"
+    assert reported["unchanged"] in ("not faster", "slower"), (
+        "a thing beside itself is seen to differ once in a hundred"
+    )
+    assert outcome.together is not None
+    assert outcome.together.points[0][1].low > 1.5
+    assert outcome.result is not None
+    assert outcome.result.verified
     assert not list(source.parent.glob(".fairway-*")), "the workshop is gone"
     stored, changed = compare_with_record(source.with_name("out.onnx"))
     assert changed is None
     assert stored is not None
-    assert stored.proven.verdict == "verified"
-    assert stored.whole["optimised"]["kept"] == ["straight"]
-    assert stored.whole["optimised"]["judged_against"] == "PyTorch, by the recipe"
-    assert [one["pass"] for one in stored.whole["optimised"]["passes"]] == list(told)
+    assert stored.verdict == "verified"
+    assert stored.optimized.kept == ("straight",)
+    assert stored.optimized.judged_against == "PyTorch, by the recipe"
+    assert [item.name for item in stored.optimized.passes] == list(reported)
 
 
 def test_where_nothing_helps_nothing_is_written(source: Path, planted: Callable[..., None]) -> None:
     planted(wrong, longer, unchanged)
-    found = run(source)
-    assert (found.kept, found.result) == ((), None)
+    outcome = run(source)
+    assert (outcome.kept, outcome.result) == ((), None)
     assert not source.with_name("out.onnx").exists()
 
 
-def test_without_a_recipe_the_result_is_judged_against_the_file_and_stays_unproven(
+def test_without_a_recipe_the_file_judges_and_the_result_is_unproven(
     source: Path, planted: Callable[..., None]
 ) -> None:
     planted(wrong, straight)
-    found = run(source, recipe=False)
-    assert found.kept == ("straight",)
-    assert found.judged_against == "net.onnx itself, over batch 1..8"
-    assert found.result is not None
-    assert found.result.verdict == "unproven"
-    assert found.result.findings[0].code == "FW507"
+    outcome = run(source, recipe=False)
+    assert outcome.kept == ("straight",)
+    assert outcome.judged_against == "net.onnx itself, over batch 1..8"
+    assert outcome.result is not None
+    assert outcome.result.verdict == "unproven"
+    assert outcome.result.findings[0].code == "FW507"
     stored, changed = compare_with_record(source.with_name("out.onnx"))
     assert changed is None
     assert stored is not None
-    assert stored.proven.verdict == "unproven"
+    assert stored.verdict == "unproven"
 
 
 def test_a_pass_that_hangs_is_left_out(source: Path, planted: Callable[..., None]) -> None:
@@ -200,11 +202,11 @@ def test_a_smaller_file_counts_only_where_it_was_asked_for(source: Path, planted
     onnx.save(model, source)
     planted(lighter)
     assert run(source, recipe=False).kept == ()
-    found = run(source, recipe=False, wanted=OptimizeGoal(True, ("batch=8",), 0.25, 1))
-    assert found.kept == ("lighter",)
-    assert found.tried[0].reason == "smaller, and not slower"
-    assert found.after is not None
-    assert found.after.bytes < found.before.bytes - 90_000
+    result = run(source, recipe=False, goal=OptimizeGoal(True, ("batch=8",), 0.25, 1))
+    assert result.kept == ("lighter",)
+    assert result.tried[0].reason == "smaller, and not slower"
+    assert result.after is not None
+    assert result.after.bytes < result.before.bytes - 90_000
 
 
 @pytest.mark.parametrize(
@@ -225,7 +227,7 @@ def test_what_is_smaller_may_be_hardly_slower(
 
     here, elsewhere = Ratio(value, low, high), Ratio(1.0, 0.99, 1.01)
     speeds = Speeds((({"batch": 8}, elsewhere), ({"batch": 64}, here)))
-    assert (speeds.help(smaller=False), speeds.help(smaller=True)) == (alone, where_smaller)
+    assert (speeds.is_worthwhile(smaller=False), speeds.is_worthwhile(smaller=True)) == (alone, where_smaller)
 
 
 def test_a_lucky_pass_is_dropped_when_it_is_not_faster_again(
@@ -235,11 +237,11 @@ def test_a_lucky_pass_is_dropped_when_it_is_not_faster_again(
     from fairway.tune.optimize.faster import Race, Speeds
 
     lucky = iter([Speeds((({"batch": 8}, Ratio(1.1, 1.02, 1.2)),)), Speeds((({"batch": 8}, Ratio(1.0, 0.9, 1.1)),))])
-    monkeypatch.setattr(Race, "run", lambda *arguments: next(lucky))
+    monkeypatch.setattr(Race, "compare", lambda *arguments: next(lucky))
     planted(unchanged)
-    found = run(source, recipe=False)
-    assert found.kept == ()
-    assert found.tried[0].reason == "faster, but not again beside the input"
+    result = run(source, recipe=False)
+    assert result.kept == ()
+    assert result.tried[0].reason == "faster, but not when timed against the input again"
     assert not source.with_name("out.onnx").exists()
 
 
@@ -279,17 +281,21 @@ def test_the_command_tells_the_story(
     planted(raising, straight)
     options = {"at": ["batch=8"], "seconds": 0.25, "threads": 1, "level": "quick", "dims": ["batch=1..8"]}
     assert command(source, json=as_json, **options) == 0
-    said = capsys.readouterr().out
-    written = source.with_name("net.optimised.onnx")
+    message = capsys.readouterr().out
+    written = source.with_name("net.optimized.onnx")
     assert written.exists()
     if as_json:
-        told = json.loads(said)
-        assert (told["verdict"], told["optimised"]["kept"], told["path"]) == ("unproven", ["straight"], str(written))
+        reported = json.loads(message)
+        assert (reported["verdict"], reported["optimized"]["kept"], reported["path"]) == (
+            "unproven",
+            ["straight"],
+            str(written),
+        )
         return
-    assert "raising   left out, raised RuntimeError: shape inference failed" in said
-    assert "straight  KEPT, faster: " in said
-    assert "judged    against net.onnx itself, over batch 1..8" in said
-    assert "unproven  " in said
+    assert "raising   left out, raised RuntimeError: shape inference failed" in message
+    assert "straight  KEPT, faster: " in message
+    assert "judged    against net.onnx itself, over batch 1..8" in message
+    assert "unproven  " in message
 
 
 def test_the_command_says_when_nothing_helped(

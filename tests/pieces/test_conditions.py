@@ -7,7 +7,13 @@ import pytest
 
 from fairway.convert.pieces.arithmetic import CannotRead, SizeArithmetic
 from fairway.convert.pieces.piece import guards_by_piece
-from fairway.convert.pieces.piece_conditions import atoms, is_computable, moduli, negate, read
+from fairway.convert.pieces.piece_conditions import (
+    find_comparisons,
+    find_divisors,
+    is_computable,
+    negate_condition,
+    parse_condition,
+)
 from fairway.model.dims import Size
 from fairway.model.spec import TensorSpec
 
@@ -16,7 +22,7 @@ def compute(condition, spec, sizes):
     """The condition as ONNX Runtime answers it for an input of these sizes."""
     given = ir.Value(name="x", shape=ir.Shape([None] * len(sizes)), type=ir.TensorType(ir.DataType.FLOAT))
     arithmetic = SizeArithmetic([given], [spec])
-    answer = arithmetic.condition(condition)
+    answer = arithmetic.make_condition(condition)
     graph = ir.Graph([given], [answer], nodes=arithmetic.nodes, opset_imports={"": 18}, name="g")
     model = ir.serde.serialize_model(ir.Model(graph, ir_version=10)).SerializeToString()
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
@@ -54,7 +60,7 @@ def test_a_dim_that_no_axis_shows_is_refused():
 
 
 def test_guards_are_taken_apart_into_positive_comparisons():
-    assert atoms(["time % 8 != 0 and time < 21", "not time >= 21", "batch > 1"]) == [
+    assert find_comparisons(["time % 8 != 0 and time < 21", "not time >= 21", "batch > 1"]) == [
         "time % 8 == 0",
         "time <= 20",
         "batch <= 1",
@@ -63,15 +69,15 @@ def test_guards_are_taken_apart_into_positive_comparisons():
 
 @pytest.mark.parametrize("guard", ["time / 2 == 3", "time % batch == 0", "math.sqrt(time) < 3", "1 < time < 3"])
 def test_what_is_no_whole_number_arithmetic_is_left_out(guard):
-    assert not is_computable(read(guard))
+    assert not is_computable(parse_condition(guard))
 
 
 def test_a_negation_is_a_comparison_again():
-    assert [negate(one) for one in ("a == 1", "a <= 2")] == ["a != 1", "a > 2"]
+    assert [negate_condition(one) for one in ("a == 1", "a <= 2")] == ["a != 1", "a > 2"]
 
 
 def test_the_numbers_that_divide_are_found():
-    assert moduli(["time % 8 == 0", "(time + 1) // 3 == 2", "time == 9"]) == [8, 3]
+    assert find_divisors(["time % 8 == 0", "(time + 1) // 3 == 2", "time == 9"]) == [8, 3]
 
 
 def test_each_piece_answers_for_its_own_guards_where_it_serves():

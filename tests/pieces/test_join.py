@@ -6,7 +6,7 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
-from fairway.convert.pieces.join import CannotJoin, join
+from fairway.convert.pieces.join import CannotJoin, join_models
 from fairway.convert.pieces.separate import Region
 from fairway.model.dims import Size
 from fairway.model.spec import TensorSpec
@@ -32,7 +32,7 @@ def run(joined, times):
 
 def joined(models, *regions, fixed=None):
     chain = [Region(i, (tuple(text.split(" and ")),)) for i, text in enumerate(regions)]
-    return join(models, [*chain, Region(len(regions), ())], SPEC, fixed or [{}] * len(models), {})
+    return join_models(models, [*chain, Region(len(regions), ())], SPEC, fixed or [{}] * len(models), {})
 
 
 def test_each_size_takes_its_own_arm():

@@ -105,7 +105,7 @@ def export(model, path, routes=("pieces",), bounds=BOUNDS, **more):
 
 
 def regions(result):
-    return [piece["region"] for piece in result.record["pieces"]]
+    return [piece.region for piece in result.record.pieces]
 
 
 def test_a_model_that_pads_and_doubles_is_verified_in_two_pieces(tmp_path):
@@ -124,7 +124,7 @@ def test_a_model_that_pads_and_doubles_is_verified_in_two_pieces(tmp_path):
         np.testing.assert_allclose(got, model(x).detach().numpy(), rtol=1e-5, atol=1e-6)
 
 
-def test_the_record_says_where_each_piece_was_captured_and_why_it_is_valid(tmp_path):
+def test_the_record_has_the_point_and_the_guards_of_each_piece(tmp_path):
     export(Padded(), tmp_path / "p.onnx", level="quick")
     pieces = json.loads((tmp_path / "p.fairway.json").read_text())["pieces"]
     assert [piece["region"] for piece in pieces] == ["time <= 20", "otherwise"]
@@ -195,8 +195,8 @@ def test_weights_that_all_pieces_use_are_stored_once(tmp_path, weights):
 
 
 def test_arms_that_are_swapped_are_refused_by_the_judge(tmp_path, monkeypatch):
-    plain = assemble.join
-    monkeypatch.setattr(assemble, "join", lambda models, *rest: plain(models[::-1], *rest))
+    plain = assemble.join_models
+    monkeypatch.setattr(assemble, "join_models", lambda models, *rest: plain(models[::-1], *rest))
     result = export(Padded(), tmp_path / "p.onnx")
     assert result.verdict == "wrong"
     assert not (tmp_path / "p.onnx").exists()
@@ -218,5 +218,5 @@ def test_regions_with_outputs_of_other_dtypes_are_named(tmp_path):
 
 def test_a_model_without_branches_on_sizes_is_captured_once(tmp_path):
     result = export(lambda x: x.cumsum(1), tmp_path / "c.onnx", routes=(), level="quick")
-    assert [rung["route"] for rung in result.record["ladder"]] == ["export-dynamic"]
-    assert result.record["pieces"] == []
+    assert [rung.route for rung in result.record.ladder] == ["export-dynamic"]
+    assert result.record.pieces == ()

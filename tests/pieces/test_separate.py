@@ -1,6 +1,6 @@
 """Regions: few and simple conditions that give each point a piece that serves it."""
 
-from fairway.convert.pieces.separate import PointPieces, separate
+from fairway.convert.pieces.separate import PointPieces, find_regions
 from fairway.convert.pieces.size_map import SizeMap
 from fairway.model.dims import Dim, Domain
 
@@ -10,17 +10,17 @@ DOMAIN = Domain((Dim("batch", 1, 4), Dim("time", 1, 64)))
 def regions(truth, guards, domain=DOMAIN, every=1):
     """Regions for pieces whose right points are known: `truth` gives each point its pieces."""
     size_map = SizeMap(domain)
-    points = [size_map.point(i) for i in range(0, size_map.count, every)]
+    points = [size_map.get_point(i) for i in range(0, size_map.count, every)]
     served = [PointPieces(point, frozenset(truth(**point))) for point in points]
     sure = [size_map.where_all(own) for own in guards]
-    found = separate(size_map, [g for own in guards for g in own], served, sure)
+    found = find_regions(size_map, [g for own in guards for g in own], served, sure)
     _check(size_map, found, truth)
     return [str(region) for region in found]
 
 
 def _check(size_map, found, truth):
     for i in range(size_map.count):
-        point = size_map.point(i)
+        point = size_map.get_point(i)
         region = next(r for r in found if not r.terms or size_map.where_any(r.terms)[i])
         assert region.piece in truth(**point), (point, found)
 
@@ -59,18 +59,20 @@ def test_two_dims_are_asked_together():
 def test_points_that_were_not_run_go_to_the_piece_whose_guards_hold():
     size_map = SizeMap(DOMAIN)
     served = [PointPieces({"batch": 2, "time": n}, frozenset({int(n > 40)})) for n in (3, 60)]
-    found = separate(size_map, ["time <= 40"], served, [size_map.where_all([c]) for c in ("time <= 40", "time > 40")])
+    found = find_regions(
+        size_map, ["time <= 40"], served, [size_map.where_all([c]) for c in ("time <= 40", "time > 40")]
+    )
     assert [str(region) for region in found] == ["time > 40", "otherwise"] or str(found[0]) == "time <= 40"
 
 
 def test_the_neighbors_of_a_condition_are_found_on_both_sides():
-    points = SizeMap(DOMAIN).borders("time <= 20", 1)
+    points = SizeMap(DOMAIN).find_borders("time <= 20", 1)
     assert {point["time"] for point in points} == {20, 21}
 
 
 def test_a_point_of_a_large_domain_stays_on_the_map():
     size_map = SizeMap(Domain((Dim("a", 1, 5000), Dim("b", 1, 5000))), [{"a": 4321, "b": 17}])
-    place = size_map.index({"a": 4321, "b": 17})
+    place = size_map.find_index({"a": 4321, "b": 17})
     assert not size_map.complete
     assert place is not None
-    assert size_map.point(place) == {"a": 4321, "b": 17}
+    assert size_map.get_point(place) == {"a": 4321, "b": 17}

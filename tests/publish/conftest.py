@@ -9,18 +9,18 @@ from uuid import uuid4
 
 import pytest
 
-from fairway.testing.servers import BUCKET, mlflow_server, s3_server
+from fairway.testing.servers import BUCKET, run_mlflow_server, run_s3_server
 
 
 @pytest.fixture(scope="session")
 def s3_found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    with s3_server(tmp_path_factory.mktemp("weed")) as found:
+    with run_s3_server(tmp_path_factory.mktemp("weed")) as found:
         yield found
 
 
 @pytest.fixture
 def s3(s3_found: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
-    """A prefix of its own in the store, and the environment by which it is found."""
+    """Return a new prefix in the store, and set the environment variables of the store."""
     for key, value in s3_found.items():
         monkeypatch.setenv(key, value)
     return f"s3://{BUCKET}/{uuid4().hex[:12]}/net"
@@ -37,13 +37,13 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture(scope="session")
 def mlflow_found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    with mlflow_server(tmp_path_factory.mktemp("mlflow")) as found:
+    with run_mlflow_server(tmp_path_factory.mktemp("mlflow")) as found:
         yield found
 
 
 @pytest.fixture
 def registry(mlflow_found: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
-    """A name of its own in the registry, and the environment by which it is found."""
+    """Return a new name in the registry, and set the environment variables of the registry."""
     for key, value in mlflow_found.items():
         monkeypatch.setenv(key, value)
     return f"mlflow:net-{uuid4().hex[:8]}"

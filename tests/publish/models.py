@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from fairway.record.files import hash_checkpoint, hash_file, record_path
+from fairway.record.files import get_record_path, hash_checkpoint, hash_file
 
 
 def make_model(folder: Path, seed: int = 0, rows: int = 3, name: str = "net.onnx", external: str | None = None) -> Path:
@@ -38,7 +38,7 @@ def make_model(folder: Path, seed: int = 0, rows: int = 3, name: str = "net.onnx
 
 def write_record(model: Path, external: str | None, rows: int, verdict: str = "verified") -> None:
     record: dict[str, Any] = {
-        "format": 1,
+        "format": 2,
         "subject": {
             "name": "net",
             "sha256": "ab" * 32,
@@ -59,11 +59,11 @@ def write_record(model: Path, external: str | None, rows: int, verdict: str = "v
             record["file"]["linked"] = [{"name": external, "blake3": hash_checkpoint(data)}]
         else:
             record["file"]["data"] = {"name": external, "sha256": hash_file(data)}
-    record_path(model).write_text(json.dumps(record))
+    get_record_path(model).write_text(json.dumps(record))
 
 
 def answers(model: Path, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """What the file answers, as a user of it would ask."""
+    """Return the outputs of the file, run as a user would."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from fairway.deploy.publish import publish, pull
-from fairway.deploy.publish.bundle import Bundle, BundleFile, gather, read_manifest
+from fairway.deploy.publish.bundle import Bundle, BundleFile, gather_bundle, read_manifest
 from fairway.diagnostics import Finding
 from fairway.diagnostics.errors import UserError
-from fairway.record.files import hash_file, record_path
+from fairway.record.files import get_record_path, hash_file
 from fairway.record.reader import compare_with_record
 
 from .models import make_model, write_record
@@ -20,16 +20,14 @@ from .models import make_model, write_record
 
 def refused(model: Path, scratch: Path) -> Finding:
     with pytest.raises(UserError) as caught:
-        gather(model, False, scratch)
+        gather_bundle(model, False, scratch)
     return caught.value.finding
 
 
 @pytest.mark.parametrize("external", [None, "net.onnx.data", "checkpoints/w.safetensors"])
-def test_a_bundle_holds_the_file_its_weights_and_its_record_with_the_hashes_that_were_verified(
-    tmp_path: Path, external: str | None
-) -> None:
+def test_a_bundle_holds_file_weights_and_record_with_verified_hashes(tmp_path: Path, external: str | None) -> None:
     model = make_model(tmp_path / "a", external=external)
-    bundle = gather(model, False, tmp_path)
+    bundle = gather_bundle(model, False, tmp_path)
     names = ["net.onnx", *([external] if external else []), "net.fairway.json"]
     assert [piece.name for piece in bundle.pieces] == names
     assert all(piece.sha256 == hash_file(tmp_path / "a" / piece.name) for piece in bundle.pieces)
@@ -41,10 +39,10 @@ def test_a_bundle_holds_the_file_its_weights_and_its_record_with_the_hashes_that
 
 def test_a_file_without_a_record_is_refused(tmp_path: Path) -> None:
     model = make_model(tmp_path)
-    record_path(model).unlink()
+    get_record_path(model).unlink()
     finding = refused(model, tmp_path)
     assert finding.code == "FW801"
-    assert finding.seen == "net.onnx has no record: net.fairway.json is not there"
+    assert finding.seen == "net.onnx has no record: net.fairway.json does not exist"
 
 
 def test_a_file_that_changed_since_it_was_verified_is_refused(tmp_path: Path) -> None:
@@ -77,18 +75,18 @@ def test_weights_that_the_record_does_not_know_are_refused(tmp_path: Path) -> No
 
 def test_a_file_without_a_record_gets_one_that_says_it_is_unverified(tmp_path: Path) -> None:
     model = make_model(tmp_path / "a", external="net.onnx.data")
-    record_path(model).unlink()
+    get_record_path(model).unlink()
     done = publish(model, str(tmp_path / "out"), unverified=True)
     back = pull(str(tmp_path / "out"), tmp_path / "back")
-    why = "net.onnx has no record: net.fairway.json is not there"
+    why = "net.onnx has no record: net.fairway.json does not exist"
     assert done.unverified == back.unverified == why
     assert back.verdict == "unproven"
-    assert json.loads(record_path(back.model).read_text())["published"] == {"unverified": why}
+    assert json.loads(get_record_path(back.model).read_text())["published"] == {"unverified": why}
     assert compare_with_record(back.model)[1] is None
-    assert not record_path(model).exists(), "nothing is written beside the user's own file"
+    assert not get_record_path(model).exists(), "nothing is written beside the user's own file"
 
 
-def test_what_was_published_unverified_is_not_taken_for_verified_by_the_next_publisher(tmp_path: Path) -> None:
+def test_an_unverified_publication_stays_unverified_when_published_again(tmp_path: Path) -> None:
     model = make_model(tmp_path / "a", external="net.onnx.data")
     write_record(model, None, 3)  # verified, but it does not know the weights
     publish(model, str(tmp_path / "out"), unverified=True)
@@ -98,7 +96,7 @@ def test_what_was_published_unverified_is_not_taken_for_verified_by_the_next_pub
 
 def test_the_word_unverified_changes_nothing_for_a_file_that_is_verified(tmp_path: Path) -> None:
     model = make_model(tmp_path / "a")
-    assert gather(model, True, tmp_path) == gather(model, False, tmp_path)
+    assert gather_bundle(model, True, tmp_path) == gather_bundle(model, False, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["../net.onnx", "/etc/net.onnx", "a//b", "a/./b", "", "a\nb", "a\\b"])

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from fairway.cli import main
-from fairway.deploy.publish.places import default_folder
-from fairway.record.files import record_path
+from fairway.deploy.publish.places import choose_default_folder
+from fairway.record.files import get_record_path
 
 from .models import make_model
 
@@ -31,7 +31,7 @@ def fairway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     return call
 
 
-def test_what_was_published_and_what_came_back_is_told_in_a_few_lines(fairway: Any, tmp_path: Path) -> None:
+def test_publish_and_pull_print_a_few_lines(fairway: Any, tmp_path: Path) -> None:
     make_model(tmp_path)
     code, out, err = fairway("publish", "net.onnx", "there")
     digest = json.loads((tmp_path / "there/latest.json").read_text())["versions"][0]["manifest"]
@@ -48,13 +48,13 @@ def test_what_was_published_and_what_came_back_is_told_in_a_few_lines(fairway: A
 
 
 def test_an_unverified_file_needs_the_word_and_bears_it(fairway: Any, tmp_path: Path) -> None:
-    record_path(make_model(tmp_path)).unlink()
+    get_record_path(make_model(tmp_path)).unlink()
     code, out, err = fairway("publish", "net.onnx", "there")
     assert (code, out) == (1, "")
     assert err.startswith("FW801 error: The file is not verified\n")
     code, out, _ = fairway("publish", "net.onnx", "there", "--unverified")
     assert code == 0
-    why = "UNVERIFIED: net.onnx has no record: net.fairway.json is not there"
+    why = "UNVERIFIED: net.onnx has no record: net.fairway.json does not exist"
     assert out.splitlines()[1] == f"  {why}"
     assert fairway("pull", "there", "-o", "back")[1].splitlines()[2] == f"  record    {why}"
 
@@ -85,4 +85,4 @@ def test_without_the_extra_its_name_is_told(
     [("s3://bucket/a/net/", "net"), ("mlflow:net", "net"), ("a/b", "b"), ("triton:models/net", "net"), ("/", "pulled")],
 )
 def test_a_pulled_folder_is_named_after_the_place(place: str, folder: str) -> None:
-    assert default_folder(place) == Path(folder)
+    assert choose_default_folder(place) == Path(folder)

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from fairway.convert.export import export_subject
-from fairway.convert.ladder.climb import Settings
+from fairway.convert.types import Settings
 from fairway.deploy.publish import publish, pull
 from fairway.model.recipe import Overrides, load_subject
 from fairway.record.reader import compare_with_record
@@ -61,7 +61,7 @@ def test_the_checkpoint_goes_along_and_what_comes_back_is_whole(exported: Path, 
     stored, finding = compare_with_record(back.model)
     assert finding is None
     assert stored is not None
-    assert stored.linked
+    assert stored.linked_hashes
     x = np.ones((3, 64, 64), np.float32)
     assert np.array_equal(answers(back.model, x), answers(exported, x))
 

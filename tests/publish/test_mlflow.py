@@ -15,7 +15,7 @@ from fairway.deploy.publish import publish, pull
 from fairway.deploy.publish.mlflow import MlflowRegistry
 from fairway.diagnostics import Finding
 from fairway.diagnostics.errors import UserError
-from fairway.record.files import hash_file, record_path
+from fairway.record.files import get_record_path, hash_file
 
 from .models import answers, bytes_of, make_model
 
@@ -62,7 +62,7 @@ def test_the_evidence_stands_in_the_versions_tags(registry: str, tmp_path: Path)
     assert "fairway.unverified" not in tags
 
 
-def test_a_second_version_takes_the_alias_and_the_first_can_still_be_pulled(registry: str, tmp_path: Path) -> None:
+def test_a_second_version_takes_the_alias_and_the_first_remains(registry: str, tmp_path: Path) -> None:
     models = [make_model(tmp_path / str(seed), seed=seed) for seed in range(2)]
     assert [publish(model, registry).version for model in models] == ["1", "2"]
     assert pull(registry, tmp_path / "last").model.read_bytes() == models[1].read_bytes()
@@ -79,7 +79,7 @@ def test_the_same_bytes_are_neither_sent_nor_registered_twice(registry: str, tmp
 
 def test_an_unverified_version_does_not_take_the_alias_of_the_verified_one(registry: str, tmp_path: Path) -> None:
     good, other = make_model(tmp_path / "good"), make_model(tmp_path / "other", seed=1)
-    record_path(other).unlink()
+    get_record_path(other).unlink()
     publish(good, registry)
     assert refused(lambda: publish(other, registry)).code == "FW801"
     done = publish(other, registry, unverified=True)
@@ -88,12 +88,12 @@ def test_an_unverified_version_does_not_take_the_alias_of_the_verified_one(regis
     assert pull(registry, tmp_path / "other back", "unverified").unverified is not None
 
 
-def test_a_publisher_that_is_killed_registers_nothing_and_the_next_one_goes_on_with_its_run(
+def test_a_killed_publisher_registers_nothing_and_its_run_is_continued(
     registry: str, tmp_path: Path, killed: Killed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = make_model(tmp_path / "a")
     with monkeypatch.context() as patch:
-        patch.setattr(MlflowRegistry, "_check", lambda *words: os.kill(os.getpid(), signal.SIGKILL))
+        patch.setattr(MlflowRegistry, "_check_upload", lambda *words: os.kill(os.getpid(), signal.SIGKILL))
         assert killed(lambda: publish(model, registry)) == signal.SIGKILL
     finding = refused(lambda: pull(registry, tmp_path / "back"))
     assert (finding.code, finding.seen) == ("FW804", f"{registry}: nothing was published there")

@@ -16,7 +16,7 @@ import pytest
 from fairway.deploy.publish import places, publish, pull
 from fairway.deploy.publish import s3 as s3_module
 from fairway.deploy.publish.folder_store import FolderStore
-from fairway.deploy.publish.objects import POINTER, Objects, object_key
+from fairway.deploy.publish.objects import POINTER, ObjectDestination, make_object_key
 from fairway.deploy.publish.s3 import S3Store
 from fairway.diagnostics import Finding
 from fairway.diagnostics.errors import UserError
@@ -34,13 +34,13 @@ def refused(call: Callable[[], Any]) -> Finding:
 
 
 def store_of(place: str) -> Any:
-    destination = places.find(place)
-    assert isinstance(destination, Objects)
+    destination = places.find_destination(place)
+    assert isinstance(destination, ObjectDestination)
     return destination.store
 
 
 def overwrite(place: str, key: str, data: bytes) -> None:
-    """As somebody does who does not know what an object store of ours is."""
+    """Write as a user would who does not know the layout of the store."""
     store = store_of(place)
     if place.startswith("s3:"):
         store._client.put_object(Body=data, **store._at(key))
@@ -101,7 +101,7 @@ def race(place: str, models: list[Path]) -> list[str]:
                 barrier.wait(60)
 
         try:
-            outcomes[number] = publish(models[number], place, progress=wait).version
+            outcomes[number] = publish(models[number], place, on_event=wait).version
         except UserError as error:
             outcomes[number] = error.finding.code
 
@@ -137,7 +137,7 @@ def die(*words: object, **more: object) -> None:
 
 
 @pytest.mark.parametrize("method", ["send", "create", "swap"])
-def test_a_publisher_that_is_killed_leaves_the_version_before_and_what_it_sent_is_not_sent_again(
+def test_a_killed_publisher_keeps_the_version_and_sends_nothing_twice(
     place: str, tmp_path: Path, killed: Killed, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     old, new = make_model(tmp_path / "old"), make_model(tmp_path / "new", seed=1)
@@ -171,11 +171,11 @@ def listen(patch: pytest.MonkeyPatch, sent: list[int], most: int) -> None:
         self._client.upload_part = note
 
     patch.setattr(S3Store, "__init__", listening)
-    patch.setattr(s3_module, "PART", 5 * 2**20)
-    patch.setattr(s3_module, "SENDERS", 1)
+    patch.setattr(s3_module, "PART_BYTES", 5 * 2**20)
+    patch.setattr(s3_module, "MAX_SENDERS", 1)
 
 
-def test_parts_of_a_large_file_that_arrived_before_the_kill_are_not_sent_again(
+def test_parts_that_arrived_before_a_kill_are_not_sent_again(
     s3: str, tmp_path: Path, killed: Killed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = make_model(tmp_path / "a", rows=2**20, external="net.onnx.data")  # 16 MB: four parts, the last one small
@@ -190,7 +190,7 @@ def test_parts_of_a_large_file_that_arrived_before_the_kill_are_not_sent_again(
     assert sent == [3, 4]
     pull(s3, tmp_path / "back")
     assert bytes_of(tmp_path / "back") == bytes_of(tmp_path / "a")
-    unfinished = store_of(s3)._uploads(object_key(hash_file(tmp_path / "a/net.onnx.data")))
+    unfinished = store_of(s3)._list_uploads(make_object_key(hash_file(tmp_path / "a/net.onnx.data")))
     assert unfinished == [], "no unfinished upload is left"
 
 
@@ -199,7 +199,7 @@ def test_parts_that_hold_other_bytes_are_sent_again(s3: str, tmp_path: Path, mon
     listen(monkeypatch, sent, most=9)
     model = make_model(tmp_path / "a", rows=2**19, external="net.onnx.data")  # 8 MB: two parts
     store = store_of(s3)
-    at = store._at(object_key(hash_file(tmp_path / "a/net.onnx.data")))
+    at = store._at(make_object_key(hash_file(tmp_path / "a/net.onnx.data")))
     upload = store._client.create_multipart_upload(**at)["UploadId"]
     store._client.upload_part(UploadId=upload, PartNumber=1, Body=b"x" * 5 * 2**20, **at)
     sent.clear()
@@ -209,13 +209,11 @@ def test_parts_that_hold_other_bytes_are_sent_again(s3: str, tmp_path: Path, mon
     assert bytes_of(tmp_path / "back") == bytes_of(tmp_path / "a")
 
 
-def test_an_object_that_was_damaged_is_noticed_by_the_puller_and_mended_by_the_next_publisher(
-    place: str, tmp_path: Path
-) -> None:
+def test_a_damaged_object_is_noticed_by_pull_and_repaired_by_publish(place: str, tmp_path: Path) -> None:
     model = make_model(tmp_path / "a")
     publish(model, place)
     good = model.read_bytes()
-    overwrite(place, object_key(hash_file(model)), good[:-1] + b"?")
+    overwrite(place, make_object_key(hash_file(model)), good[:-1] + b"?")
     finding = refused(lambda: pull(place, tmp_path / "back"))
     assert finding.code == "FW802"
     assert finding.seen == f"{place}: net.onnx has another sha256 than when it was published"
@@ -227,7 +225,7 @@ def test_an_object_that_was_damaged_is_noticed_by_the_puller_and_mended_by_the_n
 def test_a_file_that_changes_while_it_is_sent_is_not_published(place: str, tmp_path: Path) -> None:
     model = make_model(tmp_path / "a")
     other = make_model(tmp_path / "b", seed=1).read_bytes()
-    finding = refused(lambda: publish(model, place, progress=lambda event: model.write_bytes(other)))
+    finding = refused(lambda: publish(model, place, on_event=lambda event: model.write_bytes(other)))
     assert finding.code == "FW802"
     assert finding.seen == f"{place}: net.onnx has another sha256 there than in its record"
     assert refused(lambda: pull(place, tmp_path / "back")).code == "FW804"

@@ -13,7 +13,7 @@ import pytest
 from fairway.deploy.publish import ort_format as module
 from fairway.deploy.publish import publish, pull
 from fairway.diagnostics.errors import UserError
-from fairway.record.files import hash_file, record_path
+from fairway.record.files import get_record_path, hash_file
 
 from .models import answers, bytes_of, make_model
 
@@ -27,7 +27,7 @@ FILES = [
 ]
 
 
-def test_the_folder_holds_the_file_its_operators_the_report_the_record_and_checksums(tmp_path: Path) -> None:
+def test_the_folder_holds_file_operators_report_record_and_checksums(tmp_path: Path) -> None:
     model = make_model(tmp_path / "a", external="net.onnx.data")
     done = publish(model, f"ort:{tmp_path / 'phone'}")
     made = tmp_path / "phone"
@@ -72,12 +72,12 @@ def test_a_file_that_cannot_be_converted_is_a_finding(tmp_path: Path) -> None:
         publish(model, f"ort:{tmp_path / 'phone'}", unverified=True)
 
 
-def test_without_inputs_in_the_record_the_file_is_not_run_and_this_is_said(tmp_path: Path) -> None:
+def test_without_recorded_inputs_a_note_says_that_nothing_was_run(tmp_path: Path) -> None:
     model = make_model(tmp_path / "a")
-    record_path(model).unlink()
+    get_record_path(model).unlink()
     done = publish(model, f"ort:{tmp_path / 'phone'}", unverified=True)
     assert done.notes == ("net.ort was not run: no inputs are known",)
-    assert done.unverified == "net.onnx has no record: net.fairway.json is not there"
+    assert done.unverified == "net.onnx has no record: net.fairway.json does not exist"
 
 
 def test_the_form_for_phones_is_not_pulled(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 import requests
 
 from fairway.deploy.publish import publish
-from fairway.deploy.serve.model_sources import fetch, parse_source
+from fairway.deploy.serve.model_sources import fetch_model, parse_source
 from fairway.diagnostics.errors import UserError
 from publish.models import answers, make_model
 from serve.conftest import Start, ask, outputs, serving  # noqa: F401  # a fixture
@@ -18,7 +18,7 @@ X = np.ones((2, 3), np.float32)
 
 
 def fetched(text: str, scratch: Path, unverified: bool = False) -> tuple[str, Path]:
-    got = fetch(parse_source(text, {}), None, scratch, unverified)
+    got = fetch_model(parse_source(text, {}), None, scratch, unverified)
     return got.version, got.path
 
 

@@ -13,7 +13,7 @@ from fairway.deploy.publish import publish, pull
 from fairway.deploy.publish import triton as module
 from fairway.diagnostics.errors import UserError
 from fairway.model.onnx_file import open_header
-from fairway.record.files import record_path
+from fairway.record.files import get_record_path
 
 from .models import answers, bytes_of, make_model
 
@@ -35,7 +35,7 @@ output {
 """
 
 
-def test_the_repository_holds_the_config_and_the_version_with_its_weights_record_and_checksums(tmp_path: Path) -> None:
+def test_the_repository_holds_config_weights_record_and_checksums(tmp_path: Path) -> None:
     model = make_model(tmp_path / "a", external="checkpoints/w.safetensors")
     done = publish(model, f"triton:{tmp_path / 'models'}")
     home = tmp_path / "models/net"
@@ -63,7 +63,7 @@ def test_a_second_version_gets_the_next_number_and_the_same_one_none(tmp_path: P
     assert first.model.read_bytes() == (tmp_path / "0/net.onnx").read_bytes()
 
 
-def test_a_model_with_other_inputs_is_refused_and_the_repository_stays_as_it_was(tmp_path: Path) -> None:
+def test_a_model_with_other_inputs_leaves_the_repository_unchanged(tmp_path: Path) -> None:
     place = f"triton:{tmp_path / 'models'}"
     publish(make_model(tmp_path / "a"), place)
     before = bytes_of(tmp_path / "models")
@@ -91,7 +91,7 @@ def test_a_version_that_was_changed_is_not_pulled(tmp_path: Path) -> None:
         pull(place, tmp_path / "back")
 
 
-def test_without_a_verified_batch_the_sizes_stand_in_full_and_a_scalar_is_reshaped(tmp_path: Path) -> None:
+def test_without_a_verified_batch_sizes_are_complete_and_scalars_reshaped(tmp_path: Path) -> None:
     values = [
         helper.make_tensor_value_info("x", TensorProto.INT64, ["n", 2]),
         helper.make_tensor_value_info("s", TensorProto.BOOL, []),
@@ -110,6 +110,6 @@ def test_without_a_verified_batch_the_sizes_stand_in_full_and_a_scalar_is_reshap
 
 def test_an_unverified_file_has_no_verified_batch(tmp_path: Path) -> None:
     model = make_model(tmp_path / "a")
-    record_path(model).unlink()
+    get_record_path(model).unlink()
     publish(model, f"triton:{tmp_path / 'models'}", unverified=True)
     assert "max_batch_size: 0\n" in (tmp_path / "models/net/config.pbtxt").read_text()

@@ -22,7 +22,7 @@ from models import MODELS, right_file
 from mutate import propose
 from prove import Pool, Witness, build_pool, know, prove
 
-from fairway.convert.ladder.preflight import look
+from fairway.convert.ladder.preflight import run_preflight
 
 NAMES = ("sums", "pooling", "decoder", "choosing")
 EACH = 10
@@ -44,7 +44,7 @@ class Bench:
         known = know(self.source, subject.spec, subject.domain, dict(subject.example), self.pool.feeds[0])
         found = []
         with remembering() as looks:
-            looks[self.name] = look(subject, True)
+            looks[self.name] = run_preflight(subject, True)
             for mutant in propose(self.name, self.source, known):
                 target = self.folder / "mutant.onnx"
                 row = try_mutant(mutant, subject, self.source, known, self.pool, target, ("standard",))

@@ -1,4 +1,4 @@
-"""Small ONNX files made by hand, so that no test has to export first; some with a layer that bytes are bad for."""
+"""Small ONNX files made by hand, so that no test has to export first; some have a layer that bytes are bad for."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from fairway.judge.file_subject import file_subject
+from fairway.judge.file_subject import build_file_subject
 from fairway.model.cpu import Int8Types
 from fairway.model.onnx_file import open_header
 from fairway.model.recipe import Overrides
 from fairway.model.subject import Subject
 from fairway.tune.quantize.calibration import calibrate
-from fairway.tune.quantize.prepare import prepare
-from fairway.tune.quantize.sample_split import Samples, open_samples
-from fairway.tune.quantize.schemes import Making
+from fairway.tune.quantize.prepare import prepare_graph
+from fairway.tune.quantize.sample_split import SampleSplit, open_samples
+from fairway.tune.quantize.schemes import QuantizeContext
 
 VNNI = Int8Types("uint8", "int8", False, "for tests")
 WIDTH = 48
@@ -137,13 +137,15 @@ def recurrent(path: Path) -> Path:
 
 
 def of_file(path: Path, **bounds: tuple[int, int]) -> Subject:
-    return file_subject(open_header(path), None, Overrides(bounds=bounds))
+    return build_file_subject(open_header(path), None, Overrides(bounds=bounds))
 
 
-def ready(path: Path, folder: Path, arithmetic: Int8Types = VNNI, **bounds: tuple[int, int]) -> tuple[Making, Samples]:
+def ready(
+    path: Path, folder: Path, arithmetic: Int8Types = VNNI, **bounds: tuple[int, int]
+) -> tuple[QuantizeContext, SampleSplit]:
     """Prepared and calibrated."""
     folder.mkdir(exist_ok=True)
-    prepared = prepare(path, folder)
+    prepared = prepare_graph(path, folder)
     samples = open_samples(of_file(path, **bounds), None, 16)
-    ranges = calibrate(prepared, samples.calibrating(), "minmax", folder)
-    return Making(prepared, arithmetic, ranges, True, folder), samples
+    ranges = calibrate(prepared, samples.read_calibration(), "minmax", folder)
+    return QuantizeContext(prepared, arithmetic, ranges, True, folder), samples

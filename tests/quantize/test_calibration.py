@@ -1,4 +1,4 @@
-"""Ranges from samples taken one by one are those from all at once, and memory does not grow with their number."""
+"""Ranges from samples taken one by one equal those from all at once, and memory does not grow with their number."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onnxruntime.quantization.calibrate import CalibrationMethod, create_calibra
 from tests.quantize.nets import mlp, of_file
 
 from fairway.tune.quantize.calibration import calibrate
-from fairway.tune.quantize.prepare import FOLLOWING, HEAVY, prepare
+from fairway.tune.quantize.prepare import FUSED_OPERATORS, WEIGHTED_OPERATORS, prepare_graph
 from fairway.tune.quantize.sample_split import open_samples
 
 KINDS = {
@@ -36,28 +36,28 @@ class All:
 @pytest.mark.parametrize("method", KINDS)
 def test_one_by_one_gives_the_ranges_that_all_at_once_give(method: str, tmp_path: Path) -> None:
     path = mlp(tmp_path / "net.onnx")
-    prepared = prepare(path, tmp_path)
+    prepared = prepare_graph(path, tmp_path)
     # Of one size: onnxruntime itself cannot make one histogram of several.
-    samples = list(open_samples(of_file(path, batch=(2, 2)), None, 10).calibrating())
-    found = calibrate(prepared, iter(samples), method, tmp_path)
-    assert found.samples == 10
+    samples = list(open_samples(of_file(path, batch=(2, 2)), None, 10).read_calibration())
+    result = calibrate(prepared, iter(samples), method, tmp_path)
+    assert result.samples == 10
     with contextlib.redirect_stdout(io.StringIO()):
         stock = create_calibrator(
             prepared.path,
-            [*HEAVY, *FOLLOWING],
+            [*WEIGHTED_OPERATORS, *FUSED_OPERATORS],
             str(tmp_path / "stock.onnx"),
             KINDS[method],
             extra_options={"symmetric": False},
         )
         stock.collect_data(All(samples))
-        wanted = stock.compute_data()
-    assert set(found.tensors.keys()) == {"x", "r0", "r1"}, "what the layers are given, and nothing else"
-    for name in found.tensors.keys():  # noqa: SIM118  # it is no dict
-        one = wanted[name]
+        expected = stock.compute_data()
+    assert set(result.tensors.keys()) == {"x", "r0", "r1"}, "what the layers are given, and nothing else"
+    for name in result.tensors.keys():  # noqa: SIM118  # not a dict
+        item = expected[name]
         # A histogram that grew sample by sample has other bins; an entropy's threshold jumps with them.
-        off = {"minmax": 1e-6, "percentile": 0.01, "entropy": 0.25}[method] * float(np.ptp(np.ravel(one.range_value)))
+        off = {"minmax": 1e-6, "percentile": 0.01, "entropy": 0.25}[method] * float(np.ptp(np.ravel(item.range_value)))
         np.testing.assert_allclose(
-            np.ravel(found.tensors[name].range_value), np.ravel(one.range_value), rtol=0, atol=off, err_msg=name
+            np.ravel(result.tensors[name].range_value), np.ravel(item.range_value), rtol=0, atol=off, err_msg=name
         )
 
 

@@ -1,4 +1,4 @@
-"""The ranking: the planted layer first, however the work is spread, and nothing finished is lost."""
+"""The ranking: the planted layer is first however the work is spread, and no finished trial is lost."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from tests.quantize.nets import mlp, of_file
 
 from fairway.diagnostics.errors import UserError
 from fairway.tune.quantize import layer_trials as sensitivity
-from fairway.tune.quantize.accuracy import Session
-from fairway.tune.quantize.error_metrics import add_up, compare
-from fairway.tune.quantize.layer_trials import make_groups, plan
+from fairway.tune.quantize.accuracy import OrtFile
+from fairway.tune.quantize.error_metrics import add_scores, score_outputs
+from fairway.tune.quantize.layer_trials import make_groups, plan_trials
 from fairway.tune.quantize.prepare import Unit
 from fairway.tune.quantize.quality_budget import Budget
-from fairway.tune.quantize.quantize_file import Wishes
-from fairway.tune.quantize.trial_log import ALONE, KEPT, LayerTrial
-from fairway.tune.sensitivity import Sensitivity, sense_file
-from fairway.workers.fanout import Spreading
+from fairway.tune.quantize.quantize_file import QuantizeSettings
+from fairway.tune.quantize.trial_log import KEPT_ALONE, QUANTIZED_ALONE, LayerTrial
+from fairway.tune.sensitivity import Sensitivity, SensitivityRequest, measure_sensitivity
+from fairway.workers.fanout import Parallelism
 
-WISHES = Wishes("int8-static", samples=12, budget=Budget(0.001))
+SETTINGS = QuantizeSettings("int8-static", samples=12, budget=Budget(0.001))
 TRIALS = 3 * 2 * 3
 """Units, kinds, samples held back."""
 
 
-def sense(tmp_path: Path, wishes: Wishes = WISHES, **more: Any) -> Sensitivity:
+def sense(tmp_path: Path, settings: QuantizeSettings = SETTINGS, **more: Any) -> Sensitivity:
     source = tmp_path / "net.onnx"
     if not source.exists():
         mlp(source, planted=2)
-    return sense_file(source, of_file(source, batch=(1, 4)), tmp_path / "found", wishes, **more)
+    return measure_sensitivity(source, of_file(source, batch=(1, 4)), tmp_path / "found", settings, **more)
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[None]:
@@ -46,37 +46,37 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[None]:
 
     def counting(*given: Any) -> Any:
         calls.append(None)
-        return compare(*given)
+        return score_outputs(*given)
 
-    monkeypatch.setattr(sensitivity, "compare", counting)
+    monkeypatch.setattr(sensitivity, "score_outputs", counting)
     return calls
 
 
 def test_the_planted_layer_is_found_and_listed(tmp_path: Path) -> None:
-    found = sense(tmp_path)
-    assert found.finished
-    assert found.trials == TRIALS
-    first, second, third = found.ranked
+    result = sense(tmp_path)
+    assert result.finished
+    assert result.trials == TRIALS
+    first, second, third = result.ranked
     assert first.group.name == "third"
     assert first.alone > 10 * second.alone
     assert first.kept < second.kept, "keeping it in float helps most"
-    assert found.do_not_quantize == ("third",)
-    assert found.drop_without < 0.001 < found.all_quantised
+    assert result.do_not_quantize == ("third",)
+    assert result.drop_without < 0.001 < result.all_quantized
     listed = json.loads((tmp_path / "found" / "do_not_quantize.json").read_text())
     assert listed["nodes"] == ["third"]
     ranking = json.loads((tmp_path / "found" / "ranking.json").read_text())
     assert [row["group"] for row in ranking["ranking"]] == [first.group.name, second.group.name, third.group.name]
     assert ranking["ranking"][0]["alone_error"] > 0
     assert (tmp_path / "found" / "ranking.svg").read_text().startswith("<svg")
-    assert "1. third" in str(found)
+    assert "1. third" in str(result)
     assert third.samples == 3
 
 
 def test_spread_out_it_gives_the_same_numbers(tmp_path: Path) -> None:
     here = sense(tmp_path)
-    there = sense(tmp_path, spreading=Spreading(2), overwrite=True)
-    assert [(one.group.name, one.alone, one.kept) for one in here.ranked] == [
-        (one.group.name, one.alone, one.kept) for one in there.ranked
+    there = sense(tmp_path, request=SensitivityRequest(parallelism=Parallelism(2), overwrite=True))
+    assert [(item.group.name, item.alone, item.kept) for item in here.ranked] == [
+        (item.group.name, item.alone, item.kept) for item in there.ranked
     ]
 
 
@@ -87,7 +87,7 @@ def test_killed_in_the_middle_it_goes_on_with_what_was_finished(
     child = os.fork()
     if child == 0:
         count = 0
-        compare_all = sensitivity.compare
+        compare_all = sensitivity.score_outputs
 
         def deadly(*given: Any) -> Any:
             nonlocal count
@@ -96,7 +96,7 @@ def test_killed_in_the_middle_it_goes_on_with_what_was_finished(
                 os.kill(os.getpid(), signal.SIGKILL)
             return compare_all(*given)
 
-        sensitivity.compare = deadly  # type: ignore[assignment]
+        sensitivity.score_outputs = deadly  # type: ignore[assignment]
         try:
             sense(tmp_path)
         finally:
@@ -105,14 +105,12 @@ def test_killed_in_the_middle_it_goes_on_with_what_was_finished(
     kept = (tmp_path / "found" / "trials.jsonl").read_text().splitlines()
     assert len(kept) == 1 + 13
     calls = counted(monkeypatch)
-    found = sense(tmp_path)
-    assert (found.finished, found.trials, len(calls)) == (True, TRIALS, TRIALS - 13)
+    result = sense(tmp_path)
+    assert (result.finished, result.trials, len(calls)) == (True, TRIALS, TRIALS - 13)
     assert (tmp_path / "found" / "trials.jsonl").read_text().splitlines()[: len(kept)] == kept
 
 
-def test_a_full_disk_in_the_middle_is_said_and_loses_no_finished_trial(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_reported_and_loses_no_finished_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "found" / "trials.jsonl"
     calls = 0
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -122,10 +120,10 @@ def test_a_full_disk_in_the_middle_is_said_and_loses_no_finished_trial(
         calls += 1
         if calls == 8:  # the kernel takes ten bytes more, then no more
             resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 10, before[1]))
-        return compare(*given)
+        return score_outputs(*given)
 
     with monkeypatch.context() as patched:
-        patched.setattr(sensitivity, "compare", filling)
+        patched.setattr(sensitivity, "score_outputs", filling)
         try:
             with pytest.raises(UserError) as raised:
                 sense(tmp_path)
@@ -135,31 +133,31 @@ def test_a_full_disk_in_the_middle_is_said_and_loses_no_finished_trial(
     assert os.strerror(errno.EFBIG) in raised.value.finding.seen
     assert sorted(path.parent.iterdir()) == [path]
     calls = counted(monkeypatch)
-    found = sense(tmp_path)
-    assert (found.finished, found.trials, len(calls)) == (True, TRIALS, TRIALS - 7)
+    result = sense(tmp_path)
+    assert (result.finished, result.trials, len(calls)) == (True, TRIALS, TRIALS - 7)
 
 
 def test_half_a_line_is_dropped_and_written_again(tmp_path: Path) -> None:
-    whole = sense(tmp_path)
+    full = sense(tmp_path)
     path = tmp_path / "found" / "trials.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
     again = sense(tmp_path)
     assert again.trials == TRIALS
     assert len([json.loads(line) for line in path.read_text().splitlines()]) == 1 + TRIALS
-    assert [one.alone for one in again.ranked] == [one.alone for one in whole.ranked]
+    assert [item.alone for item in again.ranked] == [item.alone for item in full.ranked]
 
 
 def test_trials_of_something_else_are_not_gone_on_with(tmp_path: Path) -> None:
     sense(tmp_path)
     with pytest.raises(UserError) as raised:
-        sense(tmp_path, replace(WISHES, per_channel=False))
+        sense(tmp_path, replace(SETTINGS, per_channel=False))
     assert raised.value.finding.code == "FW712"
-    assert raised.value.finding.seen.endswith("other per_channel")
-    assert sense(tmp_path, replace(WISHES, per_channel=False), overwrite=True).finished
+    assert raised.value.finding.seen.endswith(": per_channel changed")
+    assert sense(tmp_path, replace(SETTINGS, per_channel=False), request=SensitivityRequest(overwrite=True)).finished
 
 
-def test_with_no_time_at_all_there_is_still_a_ranking_and_a_later_run_goes_on(tmp_path: Path) -> None:
-    short = sense(tmp_path, budget=0.0)
+def test_without_time_there_is_a_ranking_and_a_later_run_continues(tmp_path: Path) -> None:
+    short = sense(tmp_path, request=SensitivityRequest(seconds=0.0))
     assert not short.finished
     assert 0 < short.trials < TRIALS
     assert "the time was up" in str(short)
@@ -171,17 +169,17 @@ def test_the_loss_is_that_of_a_file_quantised_so_by_onnxruntime_alone(tmp_path: 
     """Without anything of Fairway's but the samples: quantize_static for each node by itself."""
     from onnxruntime.quantization import QuantType, quantize_static
 
-    from fairway.tune.quantize.prepare import prepare
+    from fairway.tune.quantize.prepare import prepare_graph
     from fairway.tune.quantize.sample_split import open_samples
 
-    found = {one.group.name: one.alone for one in sense(tmp_path).ranked}
-    samples = open_samples(of_file(tmp_path / "net.onnx", batch=(1, 4)), None, WISHES.samples)
-    prepared = prepare(tmp_path / "net.onnx", tmp_path)
-    right = Session(prepared.path)
+    result = {item.group.name: item.alone for item in sense(tmp_path).ranked}
+    samples = open_samples(of_file(tmp_path / "net.onnx", batch=(1, 4)), None, SETTINGS.samples)
+    prepared = prepare_graph(tmp_path / "net.onnx", tmp_path)
+    right = OrtFile(prepared.path)
 
     class Reader:
         def __init__(self) -> None:
-            self.left = samples.calibrating()
+            self.left = samples.read_calibration()
 
         def get_next(self) -> Any:
             return next(self.left, None)
@@ -198,22 +196,22 @@ def test_the_loss_is_that_of_a_file_quantised_so_by_onnxruntime_alone(tmp_path: 
             weight_type=QuantType.QInt8,
             extra_options={"OpTypesToExcludeOutputQuantization": ["MatMul"]},
         )
-        stock = Session(tmp_path / "stock.onnx")
-        score = add_up(compare(["y"], right(s), stock(s)) for s in samples.held_back)
-        assert found[name] == pytest.approx(score.drop("sqnr"), rel=1e-6), name
+        stock = OrtFile(tmp_path / "stock.onnx")
+        score = add_scores(score_outputs(["y"], right(s), stock(s)) for s in samples.held_back)
+        assert result[name] == pytest.approx(score.compute_drop("sqnr"), rel=1e-6), name
 
 
 def test_the_recipes_metric_ranks_too(tmp_path: Path) -> None:
     source = mlp(tmp_path / "net.onnx", planted=2)
     sample = {"x": np.random.default_rng(5).standard_normal((4, 3, 48)).astype("float32")}
-    right = Session(source)(sample)[0]
+    right = OrtFile(source)(sample)[0]
 
     def metric(model: Callable[[Any], dict[str, Any]]) -> float:
         return 1.0 - float(abs(model(sample)["y"] - right).mean())
 
     subject = replace(of_file(source, batch=(1, 4)), metric=metric)
-    found = sense_file(source, subject, tmp_path / "found", WISHES)
-    assert (found.metric, found.trials, found.ranked[0].group.name) == ("recipe", 6, "third")
+    result = measure_sensitivity(source, subject, tmp_path / "found", SETTINGS)
+    assert (result.metric, result.trials, result.ranked[0].group.name) == ("recipe", 6, "third")
 
 
 def test_groups_are_made_by_the_first_names_of_a_path() -> None:
@@ -226,11 +224,21 @@ def test_the_plan_ranks_everything_before_it_looks_closer() -> None:
     groups = make_groups([Unit(f"n{i}", (f"n{i}",), "MatMul", 1) for i in range(40)], None)
     done: dict[tuple[str, str, int], LayerTrial] = {}
     steps = []
-    for number, some, kinds in plan(4, groups, lambda: done, "sqnr"):
+    for number, some, kinds in plan_trials(4, groups, lambda: done, "sqnr"):
         steps.append((number, len(some), kinds))
         for group in some:
             for kind in kinds:
                 done[kind, group.name, number] = LayerTrial(kind, group.name, number, None, float(group.name[1:]))
-    assert steps[:4] == [(0, 40, (ALONE,)), (1, 40, (ALONE,)), (0, 40, (KEPT,)), (1, 40, (KEPT,))]
-    assert steps[4:] == [(2, 20, (ALONE, KEPT)), (3, 20, (ALONE, KEPT)), (2, 20, (ALONE, KEPT)), (3, 20, (ALONE, KEPT))]
+    assert steps[:4] == [
+        (0, 40, (QUANTIZED_ALONE,)),
+        (1, 40, (QUANTIZED_ALONE,)),
+        (0, 40, (KEPT_ALONE,)),
+        (1, 40, (KEPT_ALONE,)),
+    ]
+    assert steps[4:] == [
+        (2, 20, (QUANTIZED_ALONE, KEPT_ALONE)),
+        (3, 20, (QUANTIZED_ALONE, KEPT_ALONE)),
+        (2, 20, (QUANTIZED_ALONE, KEPT_ALONE)),
+        (3, 20, (QUANTIZED_ALONE, KEPT_ALONE)),
+    ]
     assert len(done) == 40 * 2 * 4

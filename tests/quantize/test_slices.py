@@ -1,7 +1,4 @@
-"""A path through the slices gives the numbers of the file it stands for.
-
-Not to the last bit: a runtime fuses less in a part than in the whole, and float sums then have another order.
-"""
+"""A path through the slices gives the same numbers as the file of that mix."""
 
 from __future__ import annotations
 
@@ -14,10 +11,10 @@ import pytest
 from onnx import TensorProto, helper
 from tests.quantize.nets import convnet, floats, mlp, ready, recurrent, save, turned
 
-from fairway.tune.quantize.accuracy import Session
-from fairway.tune.quantize.error_metrics import Array, compare
-from fairway.tune.quantize.schemes import make
-from fairway.tune.quantize.slices import Sliced
+from fairway.tune.quantize.accuracy import OrtFile
+from fairway.tune.quantize.error_metrics import Array, score_outputs
+from fairway.tune.quantize.schemes import make_variant
+from fairway.tune.quantize.slices import SlicedModel
 
 NETS: dict[str, tuple[Callable[[Path], Path], dict[str, tuple[int, int]]]] = {
     "mlp": (mlp, {"batch": (1, 4)}),
@@ -30,36 +27,36 @@ NETS: dict[str, tuple[Callable[[Path], Path], dict[str, tuple[int, int]]]] = {
 def same(right: list[Array], candidate: list[Array]) -> bool:
     """Far closer than bytes are to floats, where the drop is above 1e-5 in these nets."""
     names = [str(number) for number in range(len(right))]
-    return compare(names, right, candidate).drop("sqnr") < 1e-11
+    return score_outputs(names, right, candidate).compute_drop("sqnr") < 1e-11
 
 
 @pytest.mark.parametrize("name", NETS)
 def test_every_mix_is_the_file_it_stands_for(name: str, tmp_path: Path) -> None:
     net, bounds = NETS[name]
-    making, samples = ready(net(tmp_path / "net.onnx"), tmp_path / "work", **bounds)
-    sliced = Sliced(making)
+    context, samples = ready(net(tmp_path / "net.onnx"), tmp_path / "work", **bounds)
+    sliced = SlicedModel(context)
     names = [unit.name for unit in sliced.units]
-    assert names == [unit.name for unit in making.prepared.units]
-    mixes = [[], names[:1], names[1:], *([n for n in names if n != one] for one in names)]
+    assert names == [unit.name for unit in context.prepared.units]
+    mixes = [[], names[:1], names[1:], *([n for n in names if n != item] for item in names)]
     for keep in mixes:
-        file = Session(make("int8-static", making, keep).path)
+        file = OrtFile(make_variant("int8-static", context, keep).path)
         for sample in samples.held_back:
-            assert same(file(sample), sliced.mixed(sample, keep)), keep
+            assert same(file(sample), sliced.run_mix(sample, keep)), keep
     for sample in samples.held_back:
-        assert same(Session(tmp_path / "net.onnx")(sample), sliced.mixed(sample, names))
+        assert same(OrtFile(tmp_path / "net.onnx")(sample), sliced.run_mix(sample, names))
 
 
-@pytest.mark.parametrize("quantised", [False, True])
-def test_a_trial_from_a_cut_is_the_mix_from_the_beginning(quantised: bool, tmp_path: Path) -> None:
-    making, samples = ready(convnet(tmp_path / "net.onnx"), tmp_path / "work")
-    sliced = Sliced(making)
+@pytest.mark.parametrize("quantized", [False, True])
+def test_a_trial_from_a_cut_is_the_mix_from_the_beginning(quantized: bool, tmp_path: Path) -> None:
+    context, samples = ready(convnet(tmp_path / "net.onnx"), tmp_path / "work")
+    sliced = SlicedModel(context)
     names = [unit.name for unit in sliced.units]
     sample = samples.typical
-    cuts = sliced.cuts(sample, quantised)
-    for place, one in enumerate(sliced.slices):
-        if one.unit is not None:
-            keep = [one.unit.name] if quantised else [n for n in names if n != one.unit.name]
-            assert np.array_equal(sliced.toggled(cuts, {place}, quantised)[0], sliced.mixed(sample, keep)[0])
+    cuts = sliced.compute_cuts(sample, quantized)
+    for place, item in enumerate(sliced.slices):
+        if item.unit is not None:
+            keep = [item.unit.name] if quantized else [n for n in names if n != item.unit.name]
+            assert np.array_equal(sliced.run_toggled(cuts, {place}, quantized)[0], sliced.run_mix(sample, keep)[0])
 
 
 def test_what_a_loop_reads_from_around_it_is_carried_over_the_cut(tmp_path: Path) -> None:
@@ -78,8 +75,8 @@ def test_what_a_loop_reads_from_around_it_is_carried_over_the_cut(tmp_path: Path
         [floats("x", "batch", 3, 48), flag],
         [floats("y", "batch", 3, 48), floats("z", "batch", 3, 48)],
     )
-    making, samples = ready(path, tmp_path / "work")
-    sliced = Sliced(making)
+    context, samples = ready(path, tmp_path / "work")
+    sliced = SlicedModel(context)
     assert len(sliced.units) == 3
-    right = Session(path)(samples.typical)
-    assert same(right, sliced.mixed(samples.typical, ["first", "second", "third"]))
+    right = OrtFile(path)(samples.typical)
+    assert same(right, sliced.run_mix(samples.typical, ["first", "second", "third"]))

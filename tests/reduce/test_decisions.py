@@ -1,4 +1,4 @@
-"""What Python decides by numbers that it read from tensors is a part of the program, and of the script."""
+"""Python's decisions by numbers that it read from tensors are a part of the program and of the script."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fairway.convert.export import warm_up
-from fairway.debug.reduce.call_recorder import record
-from fairway.debug.reduce.other_branch import parted
+from fairway.convert.export import preload_modules
+from fairway.debug.reduce.call_recorder import record_calls
+from fairway.debug.reduce.other_branch import find_parting
 from fairway.debug.reduce.program import Program
 from fairway.debug.reduce.program_replay import replay
-from fairway.debug.reduce.recorded_model import recorded
-from fairway.debug.reduce.reduce import reduce_subject
-from fairway.debug.reduce.statements import forward
-from fairway.debug.reduce.suspect_calls import places
-from fairway.debug.reduce.trial_export import FailureSignature, TrialCase, attempt
+from fairway.debug.reduce.recorded_model import record_model
+from fairway.debug.reduce.reduce import ReduceSettings, reduce_subject
+from fairway.debug.reduce.statements import write_forward
+from fairway.debug.reduce.suspect_calls import find_places
+from fairway.debug.reduce.trial_export import FailureSignature, TrialCase, run_trial
 from fairway.judge.runtimes.eager import run_eager
 from fairway.model.subject import Subject, build_subject
 
@@ -107,44 +107,42 @@ def subject_of(kind: type[nn.Module]) -> Subject:
 def written(kind: type[nn.Module], which: int = 2) -> tuple[Subject, list[Tensor], Program]:
     subject = subject_of(kind)
     tensors = [subject.make(subject.example, 1, "normal")[0], torch.tensor([which])]
-    return subject, tensors, record(subject, tensors)
+    return subject, tensors, record_calls(subject, tensors)
 
 
 @pytest.mark.parametrize(("kind", "line"), DECISIONS.items())
-def test_the_decision_is_a_line_and_stock_dynamo_refuses_it_as_it_refuses_the_model(
-    kind: type[nn.Module], line: str
-) -> None:
+def test_the_decision_is_a_line_and_dynamo_refuses_it_too(kind: type[nn.Module], line: str) -> None:
     subject, tensors, program = written(kind)
-    assert line in forward(program)
+    assert line in write_forward(program)
     with torch.no_grad():
         (got,) = replay(program)(*tensors)
     torch.testing.assert_close(got, run_eager(subject, tensors)[0], rtol=1e-6, atol=1e-6)
     model = TrialCase(subject.model, (tensors,), [{}, {}])
-    seen = [attempt(case, "dynamo").signature for case in (TrialCase.of(program), model)]
+    seen = [run_trial(case, "dynamo").signature for case in (TrialCase.of(program), model)]
     assert seen[0] == seen[1]
     assert seen[0] is not None
     unhashable = kind is PicksFromDict
     assert seen[0].code == ("FW301" if unhashable else "FW303")
-    undecided = attempt(TrialCase.of(program.undecided()), "dynamo").signature
+    undecided = run_trial(TrialCase.of(program.without_decisions()), "dynamo").signature
     assert undecided != seen[0], "without the decision it is another failure, or none"
 
 
 @pytest.mark.parametrize("kind", [TakesInt, TakesIntOfTensor])
-def test_what_python_took_as_its_own_is_asked_for_outright_where_that_alone_fails_in_the_same_way(
+def test_a_converted_number_is_forced_if_only_that_fails_alike(
     kind: type[nn.Module],
 ) -> None:
     subject, tensors, program = written(kind)
-    seen = attempt(TrialCase(subject.model, (tensors,), [{}, {}]), "dynamo").signature
+    seen = run_trial(TrialCase(subject.model, (tensors,), [{}, {}]), "dynamo").signature
     assert seen is not None
     assert seen.code == "FW303"
-    assert attempt(TrialCase.of(program), "dynamo").signature != seen
-    assert attempt(TrialCase.of(program.pressed()), "dynamo").signature == seen
+    assert run_trial(TrialCase.of(program), "dynamo").signature != seen
+    assert run_trial(TrialCase.of(program.with_forced_decisions()), "dynamo").signature == seen
     with torch.no_grad():
-        assert torch.equal(replay(program.pressed())(*tensors)[0], replay(program)(*tensors)[0])
+        assert torch.equal(replay(program.with_forced_decisions())(*tensors)[0], replay(program)(*tensors)[0])
 
 
 def test_a_size_that_is_asked_whether_it_is_zero_is_a_branch() -> None:
-    assert "if v4 != 0: pass" in forward(written(AsksSize)[2])
+    assert "if v4 != 0: pass" in write_forward(written(AsksSize)[2])
 
 
 def test_what_is_only_checked_decides_nothing() -> None:
@@ -155,9 +153,9 @@ def test_what_is_only_checked_decides_nothing() -> None:
             return x * n + n * x
 
     _, tensors, program = written(Checks)
-    lines = forward(program)
+    lines = write_forward(program)
     assert "torch._check(v4)" in lines
-    assert not any(call.decides for call in program.calls)
+    assert not any(call.is_decision for call in program.calls)
     assert [line.split(" = ")[1] for line in lines[3:5]] == ["x0.mul(v3)", "x0.mul(v3)"], "on either side of a tensor"
     assert torch.equal(replay(program)(tensors[0], torch.tensor([5]))[0], tensors[0] * 10)
 
@@ -177,10 +175,10 @@ class Differs(Heads):
 
 @pytest.mark.parametrize("kind", [Insists, Differs])
 def test_a_model_that_insists_on_pythons_own_numbers_gets_them(kind: type[nn.Module]) -> None:
-    recording = recorded(subject_of(kind))
-    assert not recording.reads
-    assert forward(recording.program)[-2].endswith(".tanh()")
-    assert recorded(subject_of(PicksModule)).reads
+    recording = record_model(subject_of(kind))
+    assert not recording.tracks_reads
+    assert write_forward(recording.program)[-2].endswith(".tanh()")
+    assert record_model(subject_of(PicksModule)).tracks_reads
 
 
 def test_a_number_that_a_module_kept_is_a_plain_one_afterwards() -> None:
@@ -201,8 +199,8 @@ def test_a_line_that_decides_is_tried_before_what_else_it_does() -> None:
 
     _, _, program = written(Decides)
     line = Decides.forward.__code__.co_firstlineno + 2
-    found = places([(__file__, line)], program)
-    assert [[program.calls[i].name for i in place] for place in found] == [["index"], ["torch.Tensor.add"]]
+    result = find_places([(__file__, line)], program)
+    assert [[program.calls[i].name for i in place] for place in result] == [["index"], ["torch.Tensor.add"]]
 
 
 @pytest.mark.parametrize(
@@ -217,23 +215,23 @@ def test_a_line_that_decides_is_tried_before_what_else_it_does() -> None:
 def test_where_the_ways_part_the_answer_is_what_is_compared(
     kind: type[nn.Module], failure: FailureSignature, ending: list[str]
 ) -> None:
-    subject, tensors, whole = written(kind)
-    other = record(subject, [tensors[0], torch.tensor([0])])
-    assert not whole.same_calls(other), "also where the calls are the same, but not the weights that they are given"
-    program = parted(whole, other, failure)
+    subject, tensors, full = written(kind)
+    other = record_calls(subject, [tensors[0], torch.tensor([0])])
+    assert not full.has_same_calls(other), "also where the calls are the same, but not the weights that they are given"
+    program = find_parting(full, other, failure)
     assert program is not None
-    for line, words in zip(forward(program)[-1 - len(ending) : -1], ending, strict=True):
+    for line, words in zip(write_forward(program)[-1 - len(ending) : -1], ending, strict=True):
         assert words in line
-    assert attempt(TrialCase.of(program), "trace").signature == failure
+    assert run_trial(TrialCase.of(program), "trace").signature == failure
     for call in program.calls:
-        program.only([each for each in program.calls if each is not call])  # what is cut off has a value
-    assert parted(whole, whole, failure) is None, "no answer differs"
-    assert parted(whole, other, FailureSignature("run", "FW408", "Slice")) is None
+        program.keep_calls([each for each in program.calls if each is not call])  # what is cut off has a value
+    assert find_parting(full, full, failure) is None, "no answer differs"
+    assert find_parting(full, other, FailureSignature("run", "FW408", "Slice")) is None
 
 
 def test_other_values_at_the_same_sizes_come_first_and_then_the_largest() -> None:
-    recording = recorded(subject_of(Loops))
-    sizes = [given[0].shape[0] for given in recording.apart]
+    recording = record_model(subject_of(Loops))
+    sizes = [given[0].shape[0] for given in recording.other_branch_samples]
     assert sizes[0] == 3
     rest = [size for size in sizes if size != 3]
     assert rest == sorted(rest, reverse=True)
@@ -250,8 +248,8 @@ def test_other_values_at_the_same_sizes_come_first_and_then_the_largest() -> Non
 def test_the_script_keeps_the_decision_and_fails_as_the_model_does(
     kind: type[nn.Module], exporter: str, failure: str, calls: list[str], tmp_path: Path
 ) -> None:
-    warm_up()
-    got = reduce_subject(subject_of(kind), tmp_path, exporter, None, 600.0, 60.0, lambda event: None)
+    preload_modules()
+    got = reduce_subject(subject_of(kind), tmp_path, ReduceSettings(exporter), lambda event: None)
     assert got is not None
     assert str(got.seen.signature) == failure
     assert [call.name for call in got.program.calls if call.name != "add"] == calls

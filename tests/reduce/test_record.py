@@ -1,4 +1,4 @@
-"""A model written down as calls does what the model does, and sizes stay sizes."""
+"""A model recorded as calls computes what the model does, and sizes stay sizes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fairway.debug.reduce.call_recorder import record
-from fairway.debug.reduce.failure import not_by_calls
+from fairway.debug.reduce.call_recorder import record_calls
+from fairway.debug.reduce.failure import make_not_by_calls_error
 from fairway.debug.reduce.program import Program
 from fairway.debug.reduce.program_replay import replay
-from fairway.debug.reduce.recorded_model import telling
-from fairway.debug.reduce.statements import forward
-from fairway.debug.reduce.trial_export import settle
+from fairway.debug.reduce.recorded_model import choose_distinct_sizes
+from fairway.debug.reduce.statements import write_forward
+from fairway.debug.reduce.trial_export import read_outcome
 from fairway.judge.runtimes.eager import run_eager
 from fairway.model.subject import Subject, build_subject
 from fairway.workers.attempt import Outcome
@@ -69,7 +69,7 @@ def subject_of(model: nn.Module) -> Subject:
 def written(model: nn.Module) -> tuple[Subject, Program, list[Tensor]]:
     subject = subject_of(model)
     tensors = subject.make(subject.example, 1, "normal")
-    return subject, record(subject, tensors), tensors
+    return subject, record_calls(subject, tensors), tensors
 
 
 @pytest.mark.parametrize("kind", [Layers, Looped, Branched, InPlace])
@@ -91,13 +91,15 @@ def test_what_hangs_on_a_size_is_computed_anew_at_another() -> None:
 
 def test_loops_branches_and_numbers_read_from_tensors_are_written_down() -> None:
     _, loop, _ = written(Looped())
-    assert any(line.startswith("for _ in range(v") for line in forward(loop))
+    assert any(line.startswith("for _ in range(v") for line in write_forward(loop))
     _, branch, _ = written(Branched())
-    said = "\n".join(forward(branch))
-    assert "if v3: pass" in said
-    assert "> 4: pass" in said
-    assert ".item()" in said
-    assert f"/ v{branch.calls[-1].args[1].var}" in said or ".div(v" in said, "the number is a variable, not a constant"
+    message = "\n".join(write_forward(branch))
+    assert "if v3: pass" in message
+    assert "> 4: pass" in message
+    assert ".item()" in message
+    assert f"/ v{branch.calls[-1].args[1].var}" in message or ".div(v" in message, (
+        "the number is a variable, not a constant"
+    )
 
 
 def test_what_asks_for_a_range_meanwhile_gets_one() -> None:
@@ -109,7 +111,7 @@ def test_what_asks_for_a_range_meanwhile_gets_one() -> None:
             return x * len(range(2))
 
     subject = subject_of(Asks())
-    assert record(subject, subject.make(subject.example, 1, "normal")).calls
+    assert record_calls(subject, subject.make(subject.example, 1, "normal")).calls
 
 
 def test_range_and_torch_are_as_before_afterwards() -> None:
@@ -119,10 +121,10 @@ def test_range_and_torch_are_as_before_afterwards() -> None:
     assert type(torch.zeros(2, 3).shape[0]) is int
 
 
-def test_a_part_takes_what_it_lacks_as_inputs_and_leaves_out_the_rest() -> None:
+def test_a_part_takes_missing_values_as_inputs() -> None:
     _, program, _ = written(Layers())
     linear = [call for call in program.calls if call.name == "torch.nn.functional.linear"][:1]
-    part = program.only(linear)
+    part = program.keep_calls(linear)
     assert len(part.calls) == 1
     assert len(part.inputs) == 1
     assert isinstance(part.seen[part.inputs[0]], Tensor)
@@ -131,12 +133,12 @@ def test_a_part_takes_what_it_lacks_as_inputs_and_leaves_out_the_rest() -> None:
     torch.testing.assert_close(got, part.seen[part.outputs[0]], rtol=0, atol=0)
 
 
-def test_a_line_of_the_models_own_that_decides_how_many_calls_there_are_is_named() -> None:
-    finding = not_by_calls(subject_of(Looped()), "it fails").finding
+def test_a_line_that_decides_the_number_of_calls_is_named() -> None:
+    finding = make_not_by_calls_error(subject_of(Looped()), "it fails").finding
     assert finding.code == "FW505"
     assert finding.where is not None
     assert finding.where.source == "for step in range(x.shape[1]):"
-    assert not_by_calls(subject_of(Layers()), "it fails").finding.where is None
+    assert make_not_by_calls_error(subject_of(Layers()), "it fails").finding.where is None
 
 
 def test_rounding_and_signs_of_sizes_stay_sizes() -> None:
@@ -145,19 +147,19 @@ def test_rounding_and_signs_of_sizes_stay_sizes() -> None:
             return x[:, : math.ceil(x.shape[1] / 2)] * -x.shape[0]
 
     _, program, _ = written(Rounds())
-    said = "\n".join(forward(program))
-    assert "math.ceil(v" in said
-    assert "= -v" in said
+    message = "\n".join(write_forward(program))
+    assert "math.ceil(v" in message
+    assert "= -v" in message
     other = torch.randn(3, 7, 8)
     assert torch.equal(replay(program)(other)[0], other[:, :4] * -3)
 
 
 def test_the_same_way_is_told_from_another() -> None:
     subject, program, _ = written(Looped())
-    longer = record(subject, subject.make({"batch": 2, "time": 9}, 1, "normal"))
-    again = record(subject, subject.make(subject.example, 5, "normal"))
-    assert program.same_calls(again)
-    assert not program.same_calls(longer)
+    longer = record_calls(subject, subject.make({"batch": 2, "time": 9}, 1, "normal"))
+    again = record_calls(subject, subject.make(subject.example, 5, "normal"))
+    assert program.has_same_calls(again)
+    assert not program.has_same_calls(longer)
 
 
 def test_dims_are_told_from_fixed_sizes_by_another_example() -> None:
@@ -167,12 +169,12 @@ def test_dims_are_told_from_fixed_sizes_by_another_example() -> None:
         bounds={"batch": (1, 9), "time": (1, 9)},
         example={"batch": 2, "time": 3},
     )
-    chosen = telling(clash).example
+    chosen = choose_distinct_sizes(clash).example
     assert 2 not in chosen.values()
     assert len({*chosen.values()}) == 2
-    assert telling(replace(clash, example={"batch": 5, "time": 7})).example == {"batch": 5, "time": 7}
+    assert choose_distinct_sizes(replace(clash, example={"batch": 5, "time": 7})).example == {"batch": 5, "time": 7}
 
 
 def test_a_trial_that_fills_the_memory_is_no_right_file() -> None:
-    seen = settle(Outcome("memory", 1.0, 3 * 2**30))
+    seen = read_outcome(Outcome("memory", 1.0, 3 * 2**30))
     assert str(seen.signature) == "FW502 at memory: takes too much memory"

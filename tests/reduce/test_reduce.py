@@ -1,4 +1,4 @@
-"""From failing models to scripts that fail in the same way on their own. A missing translation is in the how-to."""
+"""From failing models to standalone scripts that fail in the same way. The how-to covers a missing translation."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fairway.convert.export import warm_up
+from fairway.convert.export import preload_modules
 from fairway.debug.reduce import best_so_far as keep
 from fairway.debug.reduce import reduce as module
 from fairway.debug.reduce import trial_export as trial
-from fairway.debug.reduce.call_recorder import record
-from fairway.debug.reduce.failure import failing
-from fairway.debug.reduce.issue_report import Reduced
-from fairway.debug.reduce.last_checks import Clock, rule_out
+from fairway.debug.reduce.call_recorder import record_calls
+from fairway.debug.reduce.failure import find_failure
+from fairway.debug.reduce.issue_report import ReduceResult
+from fairway.debug.reduce.last_checks import TimeBudget, rule_out
 from fairway.debug.reduce.recorded_model import check_faithful
-from fairway.debug.reduce.reduce import reduce_subject
+from fairway.debug.reduce.reduce import ReduceSettings, reduce_subject
 from fairway.diagnostics.errors import UserError
 from fairway.model.subject import Subject, build_subject
 
@@ -65,7 +65,7 @@ class Net(nn.Module):
 
 @pytest.fixture(autouse=True)
 def _warm() -> None:
-    warm_up()
+    preload_modules()
 
 
 def subject_of(odd: type[nn.Module]) -> Subject:
@@ -73,9 +73,9 @@ def subject_of(odd: type[nn.Module]) -> Subject:
     return build_subject(Net(odd).eval(), ["x: float32[batch, time, 8]"], bounds={"batch": (1, 4), "time": (1, 9)})
 
 
-def reduced(odd: type[nn.Module], folder: Path, exporter: str | None = None, **more: Any) -> Reduced | None:
-    settings = {"check": None, "budget": 200.0, "limit": 60.0, "progress": lambda event: None} | more
-    return reduce_subject(subject_of(odd), folder, exporter, **settings)
+def reduced(odd: type[nn.Module], folder: Path, exporter: str | None = None, **more: Any) -> ReduceResult | None:
+    settings = ReduceSettings(exporter, **{"seconds": 200.0, "trial_seconds": 60.0} | more)
+    return reduce_subject(subject_of(odd), folder, settings, lambda event: None)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_model_that_exports_has_nothing_to_reduce(tmp_path: Path) -> None:
 
 
 def names_of(case: Any) -> list[str]:
-    """What a model calls; the model itself calls everything."""
+    """The calls of a model; the model itself makes all of them."""
     program = getattr(case.model, "program", None)
     return ["torch.tanh", "torch.nn.functional.linear"] if program is None else [c.name for c in program.calls]
 
@@ -128,8 +128,8 @@ def _only_tanh_hurts(how: Any) -> Any:
 
 
 def test_an_exporter_that_crashes_is_cut_down_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(trial, "export", _only_tanh_hurts(os.abort))
-    monkeypatch.setattr(module, "runs_alone", lambda *args: True)  # torch itself is well
+    monkeypatch.setattr(trial, "export_case", _only_tanh_hurts(os.abort))
+    monkeypatch.setattr(module, "fails_alone", lambda *args: True)  # torch itself is well
     got = reduced(Block, tmp_path, "trace")
     assert got is not None
     assert str(got.seen.signature) == "FW503 at crash: signal 6"
@@ -137,16 +137,16 @@ def test_an_exporter_that_crashes_is_cut_down_too(monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_exporter_that_hangs_is_cut_down_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(trial, "export", _only_tanh_hurts(lambda: time.sleep(600)))
-    monkeypatch.setattr(module, "runs_alone", lambda *args: True)
-    got = reduced(Block, tmp_path, "trace", limit=0.7)
+    monkeypatch.setattr(trial, "export_case", _only_tanh_hurts(lambda: time.sleep(600)))
+    monkeypatch.setattr(module, "fails_alone", lambda *args: True)
+    got = reduced(Block, tmp_path, "trace", trial_seconds=0.7)
     assert got is not None
     assert str(got.seen.signature) == "FW501 at time: does not end"
     assert [call.name for call in got.program.calls] == ["torch.tanh"]
 
 
 def test_another_failure_is_not_taken_for_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A part that fails otherwise, as smaller parts often do, is no step forward."""
+    """A part that fails in another way, as smaller parts often do, does not count."""
 
     def export(case: Any, exporter: str, path: Path) -> Any:
         names = names_of(case)
@@ -154,30 +154,30 @@ def test_another_failure_is_not_taken_for_the_same(monkeypatch: pytest.MonkeyPat
             raise TypeError("two of them together")
         raise RuntimeError("alone, something else")
 
-    monkeypatch.setattr(trial, "export", export)
-    monkeypatch.setattr(module, "runs_alone", lambda *args: True)
+    monkeypatch.setattr(trial, "export_case", export)
+    monkeypatch.setattr(module, "fails_alone", lambda *args: True)
     got = reduced(Block, tmp_path, "trace")
     assert got is not None
     assert [call.name for call in got.program.calls] == ["torch.nn.functional.linear", "torch.tanh"]
 
 
 def test_it_goes_on_where_a_killed_run_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(trial, "export", _only_tanh_hurts(os.abort))
-    monkeypatch.setattr(module, "runs_alone", lambda *args: True)
+    monkeypatch.setattr(trial, "export_case", _only_tanh_hurts(os.abort))
+    monkeypatch.setattr(module, "fails_alone", lambda *args: True)
     with monkeypatch.context() as patch:
-        patch.setattr(keep, "title_of", lambda seen, program, exporter: "so far")
-        patch.setattr(keep.Keeper, "finish", lambda self, reduced: None)  # as if it had been killed before
+        patch.setattr(keep, "make_title", lambda seen, program, exporter: "so far")
+        patch.setattr(keep.BestSoFar, "finish", lambda self, reduced: None)  # as if it had been killed before
         first = reduced(Block, tmp_path, "trace")
     assert first is not None
     assert "so far" in (tmp_path / "repro.py").read_text(), "the best so far is there at any time"
     again = reduced(Block, tmp_path, "trace")
     assert again is not None
-    assert again.tried < first.tried
+    assert again.trials < first.trials
     assert [call.name for call in again.program.calls] == ["torch.tanh"]
 
 
 def test_any_command_can_be_the_judge(tmp_path: Path) -> None:
-    """Exit code 0 keeps a candidate: here, that the script still speaks of tanh."""
+    """Exit code 0 keeps a candidate: here, that the script still contains tanh."""
     judge = tmp_path / "judge.py"
     judge.write_text("import sys; sys.exit('tanh' not in open(sys.argv[1]).read())")
     got = reduced(Block, tmp_path / "r", "trace", check=f"{sys.executable} {judge}")
@@ -185,7 +185,7 @@ def test_any_command_can_be_the_judge(tmp_path: Path) -> None:
     assert [call.name for call in got.program.calls] == ["torch.tanh"]
 
 
-def test_memory_that_nobody_wrote_to_is_no_wrong_answer() -> None:
+def test_uninitialized_memory_is_not_a_wrong_answer() -> None:
     class Written(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             y = torch.empty_like(x)
@@ -193,19 +193,19 @@ def test_memory_that_nobody_wrote_to_is_no_wrong_answer() -> None:
             return x + y
 
     subject = build_subject(Written(), ["x: float32[batch, 8]"], bounds={"batch": (1, 4)})
-    whole = record(subject, subject.make(subject.example, 1, "normal"))
-    assert trial.attempt(trial.TrialCase.of(whole), "trace").said == "right"
-    unwritten = whole.only([call for call in whole.calls if call.name == "torch.empty_like"])
-    assert trial.attempt(trial.TrialCase.of(unwritten), "trace").said == "PyTorch itself refuses this"
+    full = record_calls(subject, subject.make(subject.example, 1, "normal"))
+    assert trial.run_trial(trial.TrialCase.of(full), "trace").message == "right"
+    unwritten = full.keep_calls([call for call in full.calls if call.name == "torch.empty_like"])
+    assert trial.run_trial(trial.TrialCase.of(unwritten), "trace").message == "PyTorch itself fails"
 
 
 def test_calls_that_are_not_the_model_are_refused() -> None:
     subject = subject_of(Block)
     tensors = subject.make(subject.example, 1, "normal")
-    whole = record(subject, tensors)
-    check_faithful(subject, whole, tensors)
-    last = whole.calls[-1]
-    other = replace(whole, calls=(*whole.calls[:-1], replace(last, name="torch.Tensor.log_softmax")))
+    full = record_calls(subject, tensors)
+    check_faithful(subject, full, tensors)
+    last = full.calls[-1]
+    other = replace(full, calls=(*full.calls[:-1], replace(last, name="torch.Tensor.log_softmax")))
     with pytest.raises(UserError, match="FW505"):
         check_faithful(subject, other, tensors)
 
@@ -214,59 +214,57 @@ def test_what_was_kept_is_gone_on_with_before_anything_larger_is_tried(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Sizes that were fixed and weights in place of inputs are a part of it, or it would not fail any more."""
-    whole = written_down(Block)
+    full = written_down(Block)
     bench = trial.TrialRunner("trace", 60.0)
     signature = trial.FailureSignature("crash", "FW503", "signal 6")
-    part = whole.only([call for call in whole.calls if call.name == "torch.tanh"]).held_back()
-    keep.Keeper(tmp_path, whole, bench.exporter, trial.Seen(signature)).keep(part)
-    got = keep.resume(tmp_path, whole, "trace", signature)
+    part = full.keep_calls([call for call in full.calls if call.name == "torch.tanh"]).with_held_gradients()
+    keep.BestSoFar(tmp_path, full, bench.exporter, trial.TrialOutcome(signature)).save(part)
+    got = keep.read_best_so_far(tmp_path, full, "trace", signature)
     assert got is not None
     assert (got.calls, got.inputs, got.outputs, got.dims, got.held) == (part.calls, (), part.outputs, {}, True)
-    assert keep.resume(tmp_path, whole, "dynamo", signature) is None
-    assert keep.resume(tmp_path, whole.only(whole.calls[:3]), "trace", signature) is None
+    assert keep.read_best_so_far(tmp_path, full, "dynamo", signature) is None
+    assert keep.read_best_so_far(tmp_path, full.keep_calls(full.calls[:3]), "trace", signature) is None
 
     tried: list[int] = []
 
-    def judged(self: trial.TrialRunner, case: Any) -> trial.Seen:
-        tried.append(len(getattr(getattr(case.model, "program", None), "calls", whole.calls)))
-        return trial.Seen(signature)
+    def judged(self: trial.TrialRunner, case: Any) -> trial.TrialOutcome:
+        tried.append(len(getattr(getattr(case.model, "program", None), "calls", full.calls)))
+        return trial.TrialOutcome(signature)
 
     monkeypatch.setattr(trial.TrialRunner, "judge", judged)
-    monkeypatch.setattr(module, "runs_alone", lambda *args: True)
+    monkeypatch.setattr(module, "fails_alone", lambda *args: True)
     assert reduced(Block, tmp_path, "trace") is not None
     assert max(tried[1:]) == len(part.calls), "the model itself, then only what was kept"
 
 
 def written_down(odd: type[nn.Module]) -> Any:
     subject = subject_of(odd)
-    return record(subject, subject.make(subject.example, 1, "normal"))
+    return record_calls(subject, subject.make(subject.example, 1, "normal"))
 
 
 def test_what_is_to_come_is_counted_in_the_budget() -> None:
-    clock = Clock(60.0, 15.0)
-    assert not clock.enough()
-    clock.last = 8.0
-    assert clock.generous > clock.limit, "a trial of everything is not taken for one that does not end"
+    clock = TimeBudget(60.0, 15.0)
+    assert not clock.is_used_up()
+    clock.last_trial_seconds = 8.0
+    assert clock.generous_limit > clock.limit, "a trial of everything is not taken for one that does not end"
     clock.started -= 45.0
-    assert clock.enough(), "the script and the trials for the report take another fifteen seconds"
-    assert clock.left > 10.0
+    assert clock.is_used_up(), "the script and the trials for the report take another fifteen seconds"
+    assert clock.seconds_left > 10.0
 
 
 def test_the_trials_for_the_report_do_not_outlast_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(0.0, 60.0)
+    clock = TimeBudget(0.0, 60.0)
     monkeypatch.setattr(trial.TrialRunner, "judge", lambda self, case: pytest.fail("the time was up"))
-    got = rule_out(written_down(Block), trial.TrialRunner("trace", 60.0), trial.Seen(None), clock)
+    got = rule_out(written_down(Block), trial.TrialRunner("trace", 60.0), trial.TrialOutcome(None), clock)
     assert list(got.values())[1:] == ["not tried: the time was up"] * 2
 
 
-def test_where_nothing_can_be_cut_the_time_of_the_whole_is_what_is_to_come(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def judged(self: trial.TrialRunner, case: Any) -> trial.Seen:
+def test_if_nothing_can_be_cut_the_whole_sets_the_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def judged(self: trial.TrialRunner, case: Any) -> trial.TrialOutcome:
         time.sleep(0.02)
-        return trial.Seen(trial.FailureSignature("crash", "FW503", "signal 6"))
+        return trial.TrialOutcome(trial.FailureSignature("crash", "FW503", "signal 6"))
 
     monkeypatch.setattr(trial.TrialRunner, "judge", judged)
-    clock = Clock(60.0, 5.0)
-    assert failing(subject_of(Block), tmp_path, ["trace"], None, clock, lambda event: None) is not None
-    assert clock.last >= 0.02
+    clock = TimeBudget(60.0, 5.0)
+    assert find_failure(subject_of(Block), tmp_path, ["trace"], None, clock, lambda event: None) is not None
+    assert clock.last_trial_seconds >= 0.02

@@ -1,4 +1,4 @@
-"""What is left is the least that still fails, and the search ends when it is told to."""
+"""The result is the smallest program that still fails, and the search ends on time."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import contextlib
 import torch
 from torch import Tensor, nn
 
-from fairway.debug.reduce.call_recorder import record
-from fairway.debug.reduce.draw import draw
+from fairway.debug.reduce.call_recorder import record_calls
+from fairway.debug.reduce.draw import draw_like
 from fairway.debug.reduce.program import Program
 from fairway.debug.reduce.program_replay import replay
-from fairway.debug.reduce.shrink import ends, shrink
+from fairway.debug.reduce.shrink import cut_ends, shrink
 from fairway.model.subject import build_subject
 
 
@@ -41,7 +41,7 @@ class Net(nn.Module):
 def program() -> Program:
     torch.manual_seed(0)
     subject = build_subject(Net().eval(), ["x: float32[batch, time, 8]"], bounds={"batch": (1, 4), "time": (1, 9)})
-    return record(subject, subject.make(subject.example, 1, "normal"))
+    return record_calls(subject, subject.make(subject.example, 1, "normal"))
 
 
 def has(*names: str) -> object:
@@ -70,10 +70,10 @@ def test_what_lies_before_and_behind_goes_in_few_trials() -> None:
         tried.append(candidate)
         return any(call.name == "torch.Tensor.cumsum" for call in candidate.calls)
 
-    whole = program()
-    small = ends(whole, fails, lambda: False)
+    full = program()
+    small = cut_ends(full, fails, lambda: False)
     assert [call.name for call in small.calls] == ["torch.Tensor.cumsum"]
-    assert len(tried) < 12 < len(whole.calls)
+    assert len(tried) < 12 < len(full.calls)
 
 
 def test_two_that_are_needed_both_stay_in_their_order() -> None:
@@ -83,36 +83,36 @@ def test_two_that_are_needed_both_stay_in_their_order() -> None:
 
 
 def test_it_takes_the_way_through_the_modules() -> None:
-    asked: list[int] = []
+    requests: list[int] = []
 
     def fails(candidate: Program) -> bool:
-        asked.append(len(candidate.calls))
+        requests.append(len(candidate.calls))
         return any(call.name == "torch.Tensor.cumsum" for call in candidate.calls)
 
-    whole = program()
-    shrink(whole, fails, lambda: False)
-    assert len(asked) < len(whole.calls), "halving and descending, not one call after the other"
+    full = program()
+    shrink(full, fails, lambda: False)
+    assert len(requests) < len(full.calls), "halving and descending, not one call after the other"
 
 
 def test_told_to_stop_it_hands_over_what_it_has() -> None:
-    whole = program()
-    assert shrink(whole, has("torch.nothing"), lambda: True) is whole  # type: ignore[arg-type]
-    drawn = shrink(whole, has(), lambda: True)  # type: ignore[arg-type]
-    assert drawn.calls == whole.calls
-    assert all(torch.equal(tensor, draw(tensor)) for tensor in drawn.weights.values())
+    full = program()
+    assert shrink(full, has("torch.nothing"), lambda: True) is full  # type: ignore[arg-type]
+    drawn = shrink(full, has(), lambda: True)  # type: ignore[arg-type]
+    assert drawn.calls == full.calls
+    assert all(torch.equal(tensor, draw_like(tensor)) for tensor in drawn.weights.values())
     left = [3]
 
     def enough() -> bool:
         left[0] -= 1
         return left[0] < 0
 
-    part = shrink(whole, has("torch.Tensor.cumsum"), enough)  # type: ignore[arg-type]
+    part = shrink(full, has("torch.Tensor.cumsum"), enough)  # type: ignore[arg-type]
     assert any(call.name == "torch.Tensor.cumsum" for call in part.calls)
 
 
 def test_drawn_tensors_are_like_those_they_stand_for() -> None:
     for tensor in (torch.randn(2, 3), torch.randn(2).half(), torch.tensor([3, 9]), torch.tensor([True, False])):
-        got = draw(tensor)
+        got = draw_like(tensor)
         assert (got.shape, got.dtype) == (tensor.shape, tensor.dtype)
-        assert torch.equal(got, draw(tensor))
-    assert int(draw(torch.tensor([3, 9, 9])).min()) >= 3
+        assert torch.equal(got, draw_like(tensor))
+    assert int(draw_like(torch.tensor([3, 9, 9])).min()) >= 3

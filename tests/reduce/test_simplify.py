@@ -1,4 +1,4 @@
-"""Sizes, dtypes and constants that the failure does not hang on become plain; those that it hangs on stay."""
+"""Sizes, dtypes and constants become plain unless the failure depends on them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from fairway.debug.reduce.call_recorder import record
-from fairway.debug.reduce.draw import draw
+from fairway.debug.reduce.call_recorder import record_calls
+from fairway.debug.reduce.draw import draw_like
 from fairway.debug.reduce.program import Program
 from fairway.debug.reduce.program_replay import replay
 from fairway.debug.reduce.reproducer import write_script
-from fairway.debug.reduce.simplify import plain_constants, plain_dtypes, small_sizes
-from fairway.judge.runtimes.eager import as_exported
+from fairway.debug.reduce.simplify import use_plain_constants, use_plain_dtypes, use_small_sizes
+from fairway.judge.runtimes.eager import set_export_flags
 from fairway.model.subject import build_subject
 
 
@@ -30,7 +30,7 @@ class Rare(nn.Module):
 
 def program() -> Program:
     subject = build_subject(Rare().eval(), ["x: float32[batch, time, 16]"], bounds={"batch": (1, 4), "time": (1, 9)})
-    return record(subject, subject.make(subject.example, 1, "normal"))
+    return record_calls(subject, subject.make(subject.example, 1, "normal"))
 
 
 def runs(wanted: Callable[[Program], bool]) -> Callable[[Program], bool]:
@@ -46,7 +46,7 @@ def runs(wanted: Callable[[Program], bool]) -> Callable[[Program], bool]:
 
 
 def test_fixed_sizes_become_small_wherever_they_stand_and_dims_stay() -> None:
-    small = small_sizes(program(), runs(lambda p: True), lambda: False)
+    small = use_small_sizes(program(), runs(lambda p: True), lambda: False)
     (weight,) = small.weights.values()
     assert max(weight.shape) < 8
     (ref,) = small.inputs
@@ -56,21 +56,21 @@ def test_fixed_sizes_become_small_wherever_they_stand_and_dims_stay() -> None:
 
 
 def test_what_was_drawn_is_drawn_at_the_small_size_too() -> None:
-    whole = program()
-    whole = replace(whole, weights={ref: draw(tensor) for ref, tensor in whole.weights.items()})
-    for step in (small_sizes, plain_dtypes):
-        whole = step(whole, runs(lambda p: True), lambda: False)
-        (weight,) = whole.weights.values()
-        assert torch.equal(weight, draw(weight))
+    full = program()
+    full = replace(full, weights={ref: draw_like(tensor) for ref, tensor in full.weights.items()})
+    for step in (use_small_sizes, use_plain_dtypes):
+        full = step(full, runs(lambda p: True), lambda: False)
+        (weight,) = full.weights.values()
+        assert torch.equal(weight, draw_like(weight))
 
 
 def test_a_size_that_matters_stays() -> None:
-    small = small_sizes(program(), runs(lambda p: next(iter(p.weights.values())).shape[1] == 48), lambda: False)
+    small = use_small_sizes(program(), runs(lambda p: next(iter(p.weights.values())).shape[1] == 48), lambda: False)
     assert next(iter(small.weights.values())).shape[1] == 48
 
 
-def test_a_rare_dtype_becomes_the_ordinary_one_also_where_a_call_names_it() -> None:
-    plain = plain_dtypes(program(), runs(lambda p: True), lambda: False)
+def test_a_rare_dtype_becomes_a_common_one_in_arguments_too() -> None:
+    plain = use_plain_dtypes(program(), runs(lambda p: True), lambda: False)
     assert next(iter(plain.weights.values())).dtype == torch.float32
     assert not any(torch.float64 in call.args for call in plain.calls)
 
@@ -79,7 +79,7 @@ def test_constants_go_unless_the_failure_hangs_on_them() -> None:
     def summed(candidate: Program) -> bool:
         return any(call.kwargs.get("keepdim") for call in candidate.calls)
 
-    plain = plain_constants(program(), runs(summed), lambda: False)
+    plain = use_plain_constants(program(), runs(summed), lambda: False)
     given = {call.name.split(".")[-1]: (call.args, dict(call.kwargs)) for call in plain.calls}
     assert len(given["leaky_relu"][0]) == 1
     assert given["sum"][1]["keepdim"] is True
@@ -93,16 +93,16 @@ class Reckons(nn.Module):
 def test_what_python_writes_with_two_operands_keeps_both() -> None:
     """A candidate that no script can be written of is none."""
     subject = build_subject(Reckons(), ["x: float32[batch, time, 16]"], bounds={"batch": (1, 4), "time": (1, 9)})
-    whole = record(subject, subject.make(subject.example, 1, "normal"))
-    plain = plain_constants(whole, lambda p: bool(write_script(p, "dynamo", "t")), lambda: False)
+    full = record_calls(subject, subject.make(subject.example, 1, "normal"))
+    plain = use_plain_constants(full, lambda p: bool(write_script(p, "dynamo", "t")), lambda: False)
     given = [len(call.args) for call in plain.calls if call.name in ("floordiv", "sub") or "getitem" in call.name]
     assert given == [2, 2, 2]
 
 
 def test_time_that_is_up_leaves_all_as_it_is() -> None:
-    whole = program()
-    for step in (plain_constants, plain_dtypes, small_sizes):
-        assert step(whole, lambda p: True, lambda: True) is whole
+    full = program()
+    for step in (use_plain_constants, use_plain_dtypes, use_small_sizes):
+        assert step(full, lambda p: True, lambda: True) is full
 
 
 class Asks(nn.Module):
@@ -110,21 +110,21 @@ class Asks(nn.Module):
         return x.flip(1) if torch.compiler.is_exporting() else x.roll(1, 1)
 
 
-def test_a_model_that_asks_is_told_that_it_is_exported_and_only_then() -> None:
+def test_only_a_model_that_asks_learns_of_the_export() -> None:
     subject = build_subject(Asks(), ["x: float32[batch, 4]"], bounds={"batch": (1, 4)})
     tensors = subject.make(subject.example, 1, "normal")
-    with as_exported():
-        told = record(subject, tensors)
-    assert [call.name for call in told.calls] == ["torch.Tensor.flip"]
-    assert [call.name for call in record(subject, tensors).calls] == ["torch.Tensor.roll"]
+    with set_export_flags():
+        reported = record_calls(subject, tensors)
+    assert [call.name for call in reported.calls] == ["torch.Tensor.flip"]
+    assert [call.name for call in record_calls(subject, tensors).calls] == ["torch.Tensor.roll"]
 
 
 def test_weights_keep_whether_they_ask_for_gradients() -> None:
-    whole = program()
-    assert [p.requires_grad for p in replay(whole).parameters()] == [True]
-    assert not [*replay(whole.untrained()).parameters()]
-    assert "torch.nn.Parameter(" in write_script(whole, "dynamo", "t")
-    assert "torch.nn.Parameter(" not in write_script(whole.untrained(), "dynamo", "t")
+    full = program()
+    assert [p.requires_grad for p in replay(full).parameters()] == [True]
+    assert not [*replay(full.without_gradients()).parameters()]
+    assert "torch.nn.Parameter(" in write_script(full, "dynamo", "t")
+    assert "torch.nn.Parameter(" not in write_script(full.without_gradients(), "dynamo", "t")
 
 
 @torch.library.custom_op("reduce_test::twice", mutates_args=())
@@ -138,7 +138,7 @@ def test_an_operator_that_a_library_brought_is_declared_in_the_script() -> None:
             return torch.ops.reduce_test.twice(x)
 
     subject = build_subject(Brought(), ["x: float32[batch, 4]"], bounds={"batch": (1, 4)})
-    script = write_script(record(subject, subject.make(subject.example, 1, "normal")), "dynamo", "t")
+    script = write_script(record_calls(subject, subject.make(subject.example, 1, "normal")), "dynamo", "t")
     head = script.partition("def seed")[0].replace("reduce_test", "reduce_test_again")
     exec(head, {})
     with torch._subclasses.FakeTensorMode():

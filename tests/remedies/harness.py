@@ -1,11 +1,13 @@
-"""Exports once at the example's sizes and compares with eager at others. The ladder takes this over later."""
+"""Capture a model with the code of the ladder, with chosen remedies, and compare the file with eager PyTorch."""
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +16,16 @@ import onnx_ir as ir
 import onnxruntime
 import torch
 
+from fairway.convert.ladder.capture import capture
 from fairway.convert.ladder.route import Route
 from fairway.convert.remedies.contract import Case, Match, Remedy
+from fairway.model.subject import Subject, build_subject
 
 EXPORT, TRACE, STRICT = Route("export"), Route("trace"), Route("strict")
-Dims = Sequence[dict[int, Any]]
+DEFAULT_OPSET, DEFAULT_TRACE_OPSET = 18, 17
 
-
-class Flat(torch.nn.Module):
-    """The thin module that the ladder captures: flat tensors in, whatever the model gives out."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        super().__init__()
-        self.model = model
-        # The TorchScript exporter sets its root to eval mode, and afterwards everything to the root's mode.
-        self.training = model.training
-
-    def forward(self, *tensors: torch.Tensor) -> Any:
-        return self.model(*tensors)
+Dims = Sequence[dict[int, str]]
+"""For each input the names of its axes that vary."""
 
 
 def make_case(
@@ -46,68 +40,60 @@ def make_case(
 
 @contextlib.contextmanager
 def applied(case: Case, *remedies: Remedy) -> Iterator[None]:
-    """Applies those remedies, each of which must match."""
+    """Apply those remedies, each of which must match."""
     with contextlib.ExitStack() as stack:
         for remedy in remedies:
-            match = remedy.detect(case)
-            assert isinstance(match, Match), match
+            match = _detect(remedy, case)
+            case.applying = remedy.name
             stack.enter_context(remedy.apply(case, match))
         yield
 
 
-def export(case: Case, dims: Dims, *remedies: Remedy, dim: Any = torch.export.Dim.DYNAMIC) -> ir.Model:
-    """The captured, translated and repaired graph; `dims[i]` names the dims of input i that vary."""
+def export(case: Case, dims: Dims, *remedies: Remedy) -> ir.Model:
+    """Return the file that an attempt makes with those remedies, each of which must match."""
     torch.set_num_threads(1)
-    with applied(case, *remedies), warnings.catch_warnings(), torch.no_grad():
+    subject = _build_subject(case, dims)
+    case.input_names = subject.input_names
+    case.output_names = case.output_names or _name_outputs(case)
+    default_opset = DEFAULT_TRACE_OPSET if case.route.traced else DEFAULT_OPSET
+    case.route = replace(case.route, opset=case.route.opset or default_opset)
+    matches = [(remedy.name, _detect(remedy, case)) for remedy in remedies]
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        capture = _traced if case.route.traced else _exported
-        model = capture(case, dims, dim)
-        for value, named in zip(model.graph.inputs, dims, strict=False):
-            if value.shape is not None:
-                value.shape = ir.Shape([named.get(axis, size) for axis, size in enumerate(value.shape)])
-        for run in case.passes:
-            run(model)
-    return model
-
-
-def _exported(case: Case, dims: Dims, dim: Any) -> ir.Model:
-    shapes = tuple(dict.fromkeys(named, dim) for named in dims)
-    program = torch.export.export(
-        Flat(case.model), case.args, dynamic_shapes=(shapes,), strict=case.route.capture == "strict"
-    )
-    for repair in case.repairs:
-        repair(program)
-    onnx_program = torch.onnx.export(
-        program,
-        dynamo=True,
-        verbose=False,
-        opset_version=case.route.opset or 18,
-        custom_translation_table=case.translations,
-        input_names=list(case.input_names) or None,
-        output_names=list(case.output_names) or None,
-    )
-    assert onnx_program is not None
-    return onnx_program.model
-
-
-def _traced(case: Case, dims: Dims, _: Any) -> ir.Model:
-    names = list(case.input_names) or [f"input_{i}" for i in range(len(case.args))]
-    axes = {name: {a: str(d) for a, d in named.items()} for name, named in zip(names, dims, strict=True)}
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "traced.onnx"
-        torch.onnx.export(
-            Flat(case.model),
-            case.args,
-            str(path),
-            dynamo=False,
-            opset_version=case.route.opset or 17,
-            input_names=names,
-            output_names=list(case.output_names) or None,
-            dynamic_axes=axes,
-        )
+        path = Path(folder) / "model.onnx"
+        capture(subject, case, matches, [*case.args], path, None)
         model = ir.load(path)
         ir.external_data.load_to_model(model)
     return model
+
+
+def _detect(remedy: Remedy, case: Case) -> Match:
+    match = remedy.detect(case)
+    assert isinstance(match, Match), match
+    return match
+
+
+def _build_subject(case: Case, dims: Dims) -> Subject:
+    parameters = inspect.signature(case.model.forward).parameters.values()
+    names = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
+    names += [f"input_{position}" for position in range(len(names), len(case.args))]
+    lines = []
+    for name, tensor, varying in zip(names[: len(case.args)], case.args, dims, strict=True):
+        sizes = ", ".join(varying.get(axis, str(size)) for axis, size in enumerate(tensor.shape))
+        lines.append(f"{name}: {str(tensor.dtype).removeprefix('torch.')}[{sizes}]")
+    bounds = {dim: (1, 64) for varying in dims for dim in varying.values()}
+    return build_subject(case.model, lines, bounds=bounds, input_names=case.input_names or None)
+
+
+def _name_outputs(case: Case) -> tuple[str, ...]:
+    modes = [(module, module.training) for module in case.model.modules()]
+    for module, _ in modes:
+        module.training = False  # a run in training mode would change statistics
+    with torch.no_grad():
+        outputs = torch.utils._pytree.tree_leaves(case.model(*case.args))
+    for module, is_training in modes:
+        module.training = is_training
+    return tuple(f"output_{i}" for i in range(len(outputs)))
 
 
 def run(model: ir.Model, args: Sequence[torch.Tensor]) -> list[np.ndarray]:
@@ -120,25 +106,25 @@ def run(model: ir.Model, args: Sequence[torch.Tensor]) -> list[np.ndarray]:
 
 
 def assert_parity(model: ir.Model, eager: torch.nn.Module, *points: tuple[torch.Tensor, ...], atol: float) -> None:
-    """Same number of outputs, same shapes and dtypes, NaN in the same places, values within `atol`."""
+    """Check the number of outputs, shapes, dtypes, positions of NaN, and that values are within `atol`."""
     for args in points:
         with torch.no_grad():
-            expected = [t.numpy() for t in torch.utils._pytree.tree_leaves(_documented(eager, args))]
-        got = run(model, args)
-        assert len(got) == len(expected)
-        for one, truth in zip(got, expected, strict=True):
-            assert (one.shape, one.dtype) == (truth.shape, truth.dtype)
-            np.testing.assert_allclose(one, truth, rtol=0, atol=atol)
+            expected = [t.numpy() for t in torch.utils._pytree.tree_leaves(_run_without_fast_path(eager, args))]
+        results = run(model, args)
+        assert len(results) == len(expected)
+        for result, truth in zip(results, expected, strict=True):
+            assert (result.shape, result.dtype) == (truth.shape, truth.dtype)
+            np.testing.assert_allclose(result, truth, rtol=0, atol=atol)
 
 
-def _documented(eager: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> Any:
-    """PyTorch without attention's fused fast path, which answers otherwise in padded and fully masked rows."""
-    fast = torch.backends.mha.get_fastpath_enabled()
+def _run_without_fast_path(eager: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> Any:
+    """Run PyTorch without attention's fused fast path, which differs in padded and fully masked rows."""
+    was_enabled = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         return eager(*args)
     finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
+        torch.backends.mha.set_fastpath_enabled(was_enabled)
 
 
 def operators(model: ir.Model) -> list[str]:

@@ -102,7 +102,7 @@ def test_other_lengths_and_batches_agree_with_it(name: str) -> None:
         (
             attention(kdim=6, vdim=6),
             TRACE,
-            "query, key and value are projected apart, which the tracer follows",
+            "query, key and value have separate projections, which the tracer follows",
         ),
     ],
     ids=["exported", "no-attention", "projected-apart"],

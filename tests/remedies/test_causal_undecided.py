@@ -57,7 +57,7 @@ def test_the_capture_cannot_decide_without_it(route: Route) -> None:
 
 def test_the_tracer_writes_a_file_without_the_mask_without_it() -> None:
     exported = export(make_case(Decoder().eval(), causal(2, 5), TRACE), [BOTH, SQUARE], ATTENTION)
-    assert [value.name for value in exported.graph.inputs] == ["input_0"]
+    assert [bool(value.uses()) for value in exported.graph.inputs] == [True, False]
 
 
 @pytest.mark.parametrize("route", [EXPORT, STRICT, TRACE], ids=lambda r: r.name)

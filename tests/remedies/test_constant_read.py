@@ -122,7 +122,7 @@ def test_a_value_that_no_input_reaches_is_read(how: Any, tmp_path: Any) -> None:
     assert "constant_read" in found.remedies
     # Nothing is said of a decision on a value, nor of a branch that no sample could take.
     assert {finding.code for finding in found.findings} <= {"FW423"}
-    assert [rung["verdict"] for rung in found.record["ladder"]] == ["verified"]
+    assert [rung.verdict for rung in found.record.ladder] == ["verified"]
 
 
 def test_a_model_without_such_reads_is_not_told_of_the_remedy(tmp_path: Any) -> None:
@@ -261,7 +261,7 @@ LEAKS = [how for name, how in vars(Leaks).items() if not name.startswith("_")]
 
 
 def answers_to(model: nn.Module) -> list[bool]:
-    """Which questions were answered while torch.export captured the model, in order, as far as it came."""
+    """Return for each question that torch.export asked, as far as it came, whether it was answered."""
     asked: list[bool] = []
     with Constants(model, lambda origins: asked.append(origins is not None)).following(), torch.no_grad():
         try:
@@ -324,7 +324,7 @@ def test_blocks_stand_for_others_only_if_their_values_agree(differs: bool, tmp_p
     # At this level nothing is judged, so nothing else would notice.
     found = fairway.export(model, LINES, tmp_path / "a.onnx", bounds={"batch": (1, 9)}, level="none")
     assert found.route == "export-dynamic"
-    assert bool(found.record["blocks"]) is not differs
+    assert bool(found.record.blocks) is not differs
     checked = fairway.verify(tmp_path / "a.onnx", model, LINES, bounds={"batch": (1, 9)}, level="quick")
     assert checked.verdict == "verified"
 

@@ -66,7 +66,7 @@ def test_other_lists_and_traced_routes_are_refused() -> None:
     assert isinstance(refused, Refusal)
     assert "no Python list in the model's code counts to a tensor's size" in refused.reason
     refused = REMEDY.detect(case_of(Positions(), example(), "trace"))
-    assert refused == Refusal("a list is written anew for torch.export alone", refused.where)
+    assert refused == Refusal("lists are only rewritten for torch.export", refused.where)
 
 
 def test_applying_it_twice_changes_nothing_more() -> None:

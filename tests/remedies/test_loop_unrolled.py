@@ -117,7 +117,7 @@ def test_a_return_inside_the_loop_is_refused_with_its_line() -> None:
     answer = REMEDY.detect(case_of(ReturnsEarly(), example(), "export"))
     assert isinstance(answer, Refusal)
     assert answer.where[0].source == "return total"
-    assert "`return` inside the loop ends it early, at a step that only the values tell" in answer.reason
+    assert "`return` inside the loop ends it early, at a step that depends on values" in answer.reason
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -133,9 +133,7 @@ def test_applying_it_twice_changes_nothing_more(model: nn.Module, route: str) ->
         assert Spread.__dict__["spread"] is once
 
 
-def test_a_librarys_loop_that_takes_its_second_step_far_from_the_example_is_seen(
-    tmp_path: Path, library: Library
-) -> None:
+def test_a_librarys_loop_whose_second_step_is_far_away_is_found(tmp_path: Path, library: Library) -> None:
     model = library(
         "        total = torch.zeros_like(x[:, 0])\n"
         "        for i in range((x.shape[1] + 7) // 8):\n"

@@ -10,18 +10,18 @@ from harness import EXPORT, STRICT, TRACE, applied, assert_parity, export, make_
 from torch import nn
 
 from fairway.convert.remedies import fully_masked_rows
-from fairway.convert.remedies.contract import Refusal, noting
+from fairway.convert.remedies.contract import Refusal, track_use
 from fairway.convert.remedies.missing_translation import REMEDY
 from fairway.convert.translations import TRANSLATIONS
-from fairway.convert.translations.better import BETTER, torchs_own
+from fairway.convert.translations.better import DEFECTS, find_torch_translation
 
 DIMS = [{0: "batch", 1: "time"}]
 
 
 class Lacking(nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        quantised = torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -8, 7)
-        return torch.cummax(x, 1).values, quantised, torch.roll(x, 1, 1), torch.roll(x, x.shape[1] // 2, 1)
+        quantized = torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -8, 7)
+        return torch.cummax(x, 1).values, quantized, torch.roll(x, 1, 1), torch.roll(x, x.shape[1] // 2, 1)
 
 
 class StoodInFor(nn.Module):
@@ -67,20 +67,20 @@ def test_parity_holds_with_it(route: Any) -> None:
     case = make_case(Lacking(), make(2, 5), route)
     model = export(case, DIMS, REMEDY)
     assert_parity(model, Lacking(), make(2, 5), make(1, 1), make(3, 8), atol=1e-6)
-    assert case.used == {""}
+    assert case.used == {REMEDY.name}
 
 
-def test_torchs_own_is_used_where_it_is_right_and_no_use_is_noted() -> None:
+def test_torchs_own_is_used_if_it_is_right() -> None:
     case = make_case(Plain(), make(2, 5))
     model = export(case, DIMS, REMEDY)
     assert "Gather" not in operators(model), "ours gathers, torch's slices"
     assert case.used == set()
 
 
-def test_everything_that_torch_lacks_is_in_its_table_and_nothing_that_torch_has_right() -> None:
+def test_its_table_has_only_operators_that_torch_lacks_or_translates_wrongly() -> None:
     case = make_case(Plain(), make(2, 5))
     with applied(case, REMEDY):
-        assert set(case.translations) == {o for o in TRANSLATIONS if torchs_own(o) is None or o in BETTER}
+        assert set(case.translations) == {o for o in TRANSLATIONS if find_torch_translation(o) is None or o in DEFECTS}
 
 
 def test_it_is_refused_under_the_torchscript_exporter() -> None:
@@ -104,9 +104,9 @@ def test_applying_it_twice_changes_nothing_more_and_other_remedies_win() -> None
 def test_a_translation_notes_the_remedy_that_was_being_applied_once() -> None:
     case = make_case(Plain(), make(2, 5))
     case.applying = "one"
-    noted = noting(case, lambda x: x + 1)
+    noted = track_use(case, lambda x: x + 1)
     case.applying = "other"
-    assert noting(case, noted) is noted
+    assert track_use(case, noted) is noted
     assert case.used == set()
     assert noted(1) == 2
     assert case.used == {"one"}
@@ -119,7 +119,7 @@ def test_a_spectrum_is_filtered_and_transformed_back() -> None:
     model = export(case, DIMS, REMEDY)
     # ONNX Runtime's transform is a few last places off, PyTorch's is not.
     assert_parity(model, Filtered(), make(3, 5), make(1, 2), make(4, 20), atol=3e-5)
-    assert case.used == {""}
+    assert case.used == {REMEDY.name}
 
 
 def test_sizes_stay_open_where_torchs_own_code_fixes_them() -> None:
@@ -128,4 +128,4 @@ def test_sizes_stay_open_where_torchs_own_code_fixes_them() -> None:
     case = make_case(StoodInFor(), make(3, 5))
     model = export(case, DIMS, REMEDY)
     assert_parity(model, StoodInFor(), make(3, 5), make(1, 2), make(4, 20), atol=1e-6)
-    assert case.used == {""}
+    assert case.used == {REMEDY.name}

@@ -8,7 +8,7 @@ from harness import TRACE, applied, assert_parity, export, make_case
 from torch import nn
 
 from fairway.convert.remedies.contract import Refusal
-from fairway.convert.remedies.module_moved import REMEDY, stays
+from fairway.convert.remedies.module_moved import REMEDY, is_in_place
 
 DIMS = [{0: "batch"}]
 
@@ -38,14 +38,14 @@ def test_parity_holds_with_it() -> None:
     case = make_case(model, make(3))
     exported = export(case, DIMS, REMEDY)
     assert_parity(exported, model, make(3), make(1), atol=1e-6)
-    assert case.used == {""}
+    assert case.used == {REMEDY.name}
 
 
-def test_it_is_not_told_of_where_nothing_is_moved() -> None:
+def test_it_is_not_listed_if_nothing_is_moved() -> None:
     case = make_case(nn.Linear(4, 3).eval(), make(3))
     export(case, DIMS, REMEDY)
     assert case.used == set()
-    assert case.waiting == {""}
+    assert case.listed_if_used == {REMEDY.name}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_it_is_not_told_of_where_nothing_is_moved() -> None:
     [((torch.float32,), True), ((torch.float64,), False), (("cpu",), True), (("meta",), False)],
 )
 def test_only_a_move_that_changes_nothing_is_left_out(args: tuple[object, ...], expected: bool) -> None:
-    assert stays(nn.BatchNorm1d(3), args, {}) is expected
+    assert is_in_place(nn.BatchNorm1d(3), args, {}) is expected
 
 
 def test_a_move_that_changes_the_type_is_made() -> None:

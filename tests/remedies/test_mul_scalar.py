@@ -11,6 +11,7 @@ from harness import EXPORT, TRACE, assert_parity, export, make_case, operators
 from torch import nn
 from torch.onnx._internal.exporter import _registration
 
+from fairway.convert.ladder import translation_tables
 from fairway.convert.ladder.route import Route
 from fairway.convert.remedies.contract import Refusal
 from fairway.convert.remedies.mul_scalar import REMEDY
@@ -38,6 +39,7 @@ def old_onnxscript(monkeypatch: pytest.MonkeyPatch) -> None:
         return registry
 
     monkeypatch.setattr(_registration.ONNXRegistry, "from_torchlib", classmethod(incomplete))
+    monkeypatch.setattr(translation_tables, "_built", {})
     version = metadata.version
     monkeypatch.setattr(metadata, "version", lambda name: "0.7.1" if name == "onnxscript" else version(name))
 

@@ -7,6 +7,7 @@ import torch
 from harness import assert_parity, export, make_case, operators
 from torch import nn
 
+from fairway.convert.ladder.route import Route
 from fairway.convert.remedies.contract import Match, Refusal
 from fairway.convert.remedies.output_shape_fixed import REMEDY, release_fixed_dims
 
@@ -17,8 +18,8 @@ def recurrent(*remedies: object) -> tuple[ir.Model, nn.Module]:
     """nn.GRU under Dim.AUTO: the nodes compute any length, the declared shapes say 5."""
     torch.manual_seed(0)
     model = nn.GRU(3, 4, batch_first=True).eval()
-    case = make_case(model, (torch.randn(2, 5, 3),))
-    return export(case, BOTH, *remedies, dim=torch.export.Dim.AUTO), model  # type: ignore[arg-type]
+    case = make_case(model, (torch.randn(2, 5, 3),), Route("export", "auto"))
+    return export(case, BOTH, *remedies), model  # type: ignore[arg-type]
 
 
 def shapes(model: ir.Model) -> list[str]:

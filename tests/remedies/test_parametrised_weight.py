@@ -1,4 +1,4 @@
-"""Weights under a parametrisation: computed once, in eval mode only."""
+"""Parametrized weights are computed once, in eval mode only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DIMS = [{0: "batch"}]
 
 
 def turned() -> nn.Module:
-    """Two copies of one layer, which share a class; with weights of their own."""
+    """Two copies of one layer, which share a class but not their weights."""
     torch.manual_seed(0)
     first = parametrizations.orthogonal(nn.Linear(4, 4))
     second = copy.deepcopy(first)
@@ -50,12 +50,12 @@ def test_it_is_refused_in_training_mode_under_strict_capture_and_without_one() -
     assert strict == Refusal("strict capture reads the property that would be replaced")
     model.train()
     assert REMEDY.detect(make_case(model, make(3))) == Refusal(
-        "in training mode a parametrised weight may move with each call"
+        "in training mode a parametrized weight may change with each call"
     )
-    assert REMEDY.detect(make_case(nn.Linear(4, 4), make(3))) == Refusal("no weight is parametrised")
+    assert REMEDY.detect(make_case(nn.Linear(4, 4), make(3))) == Refusal("no weight is parametrized")
 
 
-def test_applying_it_twice_changes_nothing_more_and_the_weight_is_computed_again_afterwards() -> None:
+def test_applying_it_twice_changes_nothing_more_and_is_undone() -> None:
     model = turned()
     case = make_case(model, make(3))
     before = model[0].weight

@@ -12,7 +12,7 @@ from torch import nn
 import fairway
 from fairway.convert.remedies import shortcut_branch
 from fairway.convert.remedies.contract import Case, Match, Refusal
-from fairway.convert.remedies.shortcut_branch import REMEDY, BranchDecision, Deciding
+from fairway.convert.remedies.shortcut_branch import REMEDY, BranchDecision, DecidedBranches
 from fairway.diagnostics import Finding
 
 DIMS = [{0: "batch"}]
@@ -65,15 +65,15 @@ def test_the_longer_way_is_right_for_inputs_of_either_kind(route) -> None:
 
 
 @pytest.mark.slow
-def test_the_way_that_agrees_is_found_and_where_none_does_it_is_told(tmp_path) -> None:
+def test_the_side_that_agrees_is_found_and_otherwise_it_refuses(tmp_path) -> None:
     asked = {"bounds": {"batch": (1, 4)}, "routes": ("export-dynamic",)}
     found = fairway.export(Padded().eval(), LINES, tmp_path / "a.onnx", **asked)
     assert (found.verdict, found.remedies) == ("verified", ("shortcut_branch",))
-    assert [rung["route"] for rung in found.record["ladder"]][-1] == "export-dynamic with branches decided"
+    assert [rung.route for rung in found.record.ladder][-1] == "export-dynamic with branches decided"
     found = fairway.export(Either().eval(), LINES, tmp_path / "b.onnx", **asked)
     assert found.verdict == "failed"
-    last = found.record["ladder"][-1]
-    reasons = {one["remedy"]: one["reason"] for one in last["refused"]}
+    last = found.record.ladder[-1]
+    reasons = {one.remedy: one.reason for one in last.refused}
     assert "does not compute the same" in reasons["shortcut_branch"]
 
 
@@ -125,16 +125,16 @@ def test_it_is_refused_before_a_failure_and_under_strict_capture() -> None:
 def test_applying_it_twice_changes_nothing_more_and_branches_are_free_afterwards() -> None:
     case = failed(make_case(Padded(), make(3)))
     ones = torch.ones(2, dtype=torch.bool)
-    with Deciding() as seen:
+    with DecidedBranches() as seen:
         assert ones.all()
     (site,) = seen.met
-    with Deciding({site: False}), applied(case, REMEDY), BranchDecision({site: False}).install():
+    with DecidedBranches({site: False}), applied(case, REMEDY), BranchDecision({site: False}).install():
         assert bool(ones.all())
     assert ones.all()
 
 
-def test_a_loop_that_does_not_end_if_it_is_always_taken_is_refused(monkeypatch):
-    monkeypatch.setattr(shortcut_branch, "MOST_ANSWERS", 50)
+def test_a_loop_that_would_not_end_is_refused(monkeypatch):
+    monkeypatch.setattr(shortcut_branch, "MAX_ANSWERS_PER_LINE", 50)
 
     def halve(x):
         while x.abs().max() > 8:
@@ -144,5 +144,5 @@ def test_a_loop_that_does_not_end_if_it_is_always_taken_is_refused(monkeypatch):
     x = torch.ones(3) * 100
     assert halve(x).max() <= 8
     line = halve.__code__.co_firstlineno + 1
-    with pytest.raises(RuntimeError, match="does not end"), Deciding({(__file__, line): True}):
+    with pytest.raises(RuntimeError, match="does not end"), DecidedBranches({(__file__, line): True}):
         halve(x)

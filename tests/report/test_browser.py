@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fairway.record.files import record_path
+from fairway.record.files import get_record_path
 from records_made import HOSTILE, Opened, bench, hostile, large, make_record, put, ranking, right_record
 
 
@@ -20,7 +20,7 @@ def rows(page: Any, section: str) -> list[str]:
     return page.locator(f"#{section} .list .row").all_inner_texts()
 
 
-def test_every_part_of_a_wrong_record_is_there_and_the_contents_lead_to_it(opened: Opened, wrong: Path) -> None:
+def test_the_contents_lead_to_every_part_of_a_wrong_record(opened: Opened, wrong: Path) -> None:
     page = opened([wrong], [bench(), ranking()])
     names = [one.get_attribute("id") for one in page.locator("#main section").all()]
     assert names == [
@@ -80,7 +80,7 @@ def test_three_dims_are_drawn_two_at_a_time(opened: Opened, tmp_path: Path) -> N
     assert page.locator("#domain svg [data-point*='width=3']").count() == 7
 
 
-def test_a_rung_opens_and_says_time_memory_and_why_remedies_do_not_apply(opened: Opened, wrong: Path) -> None:
+def test_a_rung_opens_with_time_memory_and_refused_remedies(opened: Opened, wrong: Path) -> None:
     page = opened([wrong])
     first, second = page.locator("#ladder details").all()
     assert "2.0 s" in first.inner_text()
@@ -105,7 +105,7 @@ def test_errors_are_drawn_by_output_and_by_sample(opened: Opened, wrong: Path) -
     assert page.locator("#errors .picture .dot.right").count() == 18
 
 
-def test_the_first_wrong_node_stands_among_its_neighbours_with_the_users_line(opened: Opened, wrong: Path) -> None:
+def test_the_first_wrong_node_is_drawn_with_its_neighbors_and_its_line(opened: Opened, wrong: Path) -> None:
     page = opened([wrong])
     assert page.locator("#first-wrong .source .hit").inner_text() == "19total = total * 0.5"
     assert page.locator("#first-wrong .box").count() == 4
@@ -191,7 +191,7 @@ def test_two_records_are_compared_and_each_can_be_looked_at(opened: Opened, tmp_
 
 def test_names_from_a_stranger_are_text(opened: Opened, tmp_path: Path) -> None:
     model = hostile(tmp_path)
-    page = opened([record_path(model)])
+    page = opened([get_record_path(model)])
     for summary in page.locator("summary").all():
         summary.click()
     assert page.evaluate("window.hacked") is None
@@ -206,7 +206,7 @@ def test_names_from_a_stranger_are_text(opened: Opened, tmp_path: Path) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_ten_thousand_nodes_and_two_thousand_points_open_within_two_seconds_and_scroll(
+def test_ten_thousand_nodes_open_within_two_seconds_and_scroll(
     opened: Opened, tmp_path: Path
 ) -> None:
     page = opened([large(tmp_path)])
@@ -234,7 +234,7 @@ def test_text_stands_out_in_light_and_dark(opened: Opened, wrong: Path, theme: s
     page = opened([wrong], [bench(), ranking()], color_scheme=theme)
     pairs = page.evaluate("""() => {
         const seen = (one) => { for (; one; one = one.parentElement) {
-            const colour = getComputedStyle(one).backgroundColor; if (!colour.endsWith(', 0)')) return colour; } };
+            const color = getComputedStyle(one).backgroundColor; if (!color.endsWith(', 0)')) return color; } };
         return ['p.soft', 'h2', 'td', 'nav a', 'nav a.bad', '.mark.wrong', '.mark.doubt', 'dt', 'dd', 'pre', 'button',
                 '.tile span', '.source .hit', '.row .soft'].map((s) => { const one = document.querySelector(s);
                 return [s, getComputedStyle(one).color, seen(one)]; }); }""")
@@ -246,8 +246,8 @@ def test_text_stands_out_in_light_and_dark(opened: Opened, wrong: Path, theme: s
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
 
 
-def luminance(colour: str) -> float:
-    parts = [float(part) / 255 for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
+def luminance(color: str) -> float:
+    parts = [float(part) / 255 for part in color[color.index("(") + 1 : -1].split(",")[:3]]
     r, g, b = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * r + 0.7152 * g + 0.0722 * b
 

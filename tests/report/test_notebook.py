@@ -10,8 +10,9 @@ import pytest
 
 from fairway.convert.result import Result
 from fairway.diagnostics import Finding
-from fairway.record.files import record_path
-from fairway.record.page.notebook import card
+from fairway.record.files import get_record_path
+from fairway.record.page.notebook import render_card
+from fairway.record.reader import parse_printed, read_record
 from records_made import HOSTILE, hostile, make_record
 
 
@@ -41,7 +42,9 @@ class Seen(HTMLParser):
 
 
 def test_a_result_shows_verdict_domain_errors_ladder_and_findings() -> None:
-    result = Result("wrong", None, "trace", (), (Finding("FW206", "x"),), None, make_record())
+    result = Result(
+        "wrong", None, "trace", (), (Finding("FW206", "x"),), None, parse_printed(json.dumps(make_record()).encode())
+    )
     seen = Seen(result._repr_html_())
     assert not seen.open
     for words in (
@@ -61,8 +64,7 @@ def test_a_result_shows_verdict_domain_errors_ladder_and_findings() -> None:
 
 
 def test_names_from_a_stranger_are_text(tmp_path: Path) -> None:
-    record = json.loads(record_path(hostile(tmp_path)).read_text())
-    seen = Seen(card(record))
+    seen = Seen(render_card(read_record(get_record_path(hostile(tmp_path)))))
     assert not {"script", "img"} & set(seen.tags)
     assert HOSTILE[0] in seen.said
     assert HOSTILE[1] in seen.said
@@ -90,4 +92,5 @@ def test_in_jupyter_a_result_shows_itself_and_nothing_else_is_said(tmp_path: Pat
 
 
 def test_a_record_without_evidence_has_a_card_too() -> None:
-    assert "one fixed shape" in card({"verdict": "failed"})
+    record = make_record(verdict="failed", evidence=None, subject={"sha256": "0" * 64, "domain": {}})
+    assert "one fixed shape" in render_card(parse_printed(json.dumps(record).encode()))

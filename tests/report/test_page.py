@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fairway.record.files.page import page as page_module
 
 from fairway.diagnostics.errors import UserError
-from fairway.record.files import record_path
-from fairway.record.page.page import escaped, make_page, write_page
+from fairway.record.files import get_record_path
+from fairway.record.page import page as page_module
+from fairway.record.page.page import escape_json, make_page, write_page
 from records_made import HOSTILE, bench, hostile, large, make_record, node, put, ranking, right_record, write_model
 
 
@@ -29,7 +29,7 @@ def complaint(call: Any) -> tuple[str, str]:
 
 
 def test_no_name_ends_the_data_or_takes_a_place_of_the_templates(tmp_path: Path) -> None:
-    page = make_page([record_path(hostile(tmp_path))])
+    page = make_page([get_record_path(hostile(tmp_path))])
     assert page.count("<script") == 2
     assert page.count("</script") == 2
     assert "<img" not in page
@@ -43,7 +43,7 @@ def test_no_name_ends_the_data_or_takes_a_place_of_the_templates(tmp_path: Path)
 
 def test_what_is_escaped_is_read_back_as_it_was() -> None:
     given = {"names": [*HOSTILE, "\u2028", "</SCRIPT ", "<!--", "]]>"]}
-    said = escaped(given)
+    said = escape_json(given)
     assert not set("<>&\u2028\u2029") & set(said)
     assert json.loads(said) == given
 
@@ -59,7 +59,7 @@ def test_the_page_names_no_other_host_and_allows_its_own_script_alone(tmp_path: 
 
 def test_a_file_and_its_record_give_the_same_story(tmp_path: Path) -> None:
     model = put(tmp_path, "m.onnx", make_record())
-    by_model, by_record = (data_in(make_page([one]))["stories"][0] for one in (model, record_path(model)))
+    by_model, by_record = (data_in(make_page([one]))["stories"][0] for one in (model, get_record_path(model)))
     assert {**by_model, "label": ""} == {**by_record, "label": ""}
     assert by_model["around"]["nodes"][2]["name"] == "node_c"
 
@@ -68,13 +68,13 @@ def test_what_json_printed_elsewhere_finds_its_file_by_path_and_hash(tmp_path: P
     model = put(tmp_path, "m.onnx", make_record())
     (tmp_path / "elsewhere").mkdir()
     printed = tmp_path / "elsewhere/verdict.json"
-    record = json.loads(record_path(model).read_text())
+    record = json.loads(get_record_path(model).read_text())
     printed.write_text(json.dumps({**record, "path": str(model)}))
     assert data_in(make_page([printed]))["stories"][0]["graph"]["total"] == 4
     printed.write_text(json.dumps({**record, "path": str(model), "file": {"name": "m.onnx", "sha256": "0" * 64}}))
     story = data_in(make_page([printed]))["stories"][0]
     assert story["graph"] is None
-    assert story["note"].startswith("The model file is not beside the record, or has changed")
+    assert story["note"].startswith("The model file is missing or has changed")
 
 
 def test_a_file_that_changed_since_is_not_shown_with_its_old_verdict(tmp_path: Path) -> None:
@@ -89,10 +89,10 @@ def test_a_file_without_a_record_is_drawn_and_nothing_is_claimed(tmp_path: Path)
     model = write_model(tmp_path / "m.onnx", [node("Neg", ["x"], ["y"], "n")], {}, "y")
     story = data_in(make_page([model]))["stories"][0]
     assert (story["verdict"], story["graph"]["total"]) == ("no record", 1)
-    assert "nothing is known of how right it is" in story["note"]
+    assert "Nothing shows that it is right" in story["note"]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": 1}', '{"format": 2, "verdict": "verified"}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": 2}', '{"format": 1, "verdict": "verified"}'])
 def test_what_is_no_record_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "bad.json").write_text(text)
     code, _ = complaint(lambda: make_page([tmp_path / "bad.json"]))
@@ -101,20 +101,28 @@ def test_what_is_no_record_is_refused(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("value", [None, 0, "text", [], {}, [None], {"a": None}, True, 1e308, "x" * 9000])
 @pytest.mark.parametrize(
-    "key", ["subject", "evidence", "ladder", "remedies", "findings", "versions", "settings", "quantised", "file"]
+    "key", ["subject", "evidence", "ladder", "remedies", "findings", "versions", "settings", "quantized", "file"]
 )
-def test_a_record_that_holds_anything_anywhere_is_drawn(tmp_path: Path, key: str, value: Any) -> None:
+def test_a_record_that_holds_anything_anywhere_is_drawn_or_refused(tmp_path: Path, key: str, value: Any) -> None:
     path = tmp_path / "odd.json"
-    path.write_text(json.dumps({**make_record(), key: value}))
-    assert data_in(make_page([path]))["stories"][0]["label"] == "odd.json"
     odd = dict.fromkeys(("tested", "outputs", "sides", "smallest", "wrong_at"), value)
-    path.write_text(json.dumps(make_record(evidence={**make_record()["evidence"], **odd})))
-    make_page([path])
+    for record in ({**make_record(), key: value}, make_record(evidence={**make_record()["evidence"], **odd})):
+        path.write_text(json.dumps(record))
+        assert draw_or_refuse(path) in ("drawn", "FW115")
+
+
+def draw_or_refuse(path: Path) -> str:
+    try:
+        page = make_page([path])
+    except UserError as error:
+        return error.finding.code
+    assert data_in(page)["stories"][0]["label"] == path.name
+    return "drawn"
 
 
 def test_a_giant_graph_loses_names_of_nodes_and_no_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = large(tmp_path, nodes=3000, points=50)
-    monkeypatch.setattr(page_module, "LARGEST", 150_000)
+    monkeypatch.setattr(page_module, "LARGEST_PAGE_BYTES", 150_000)
     page = make_page([model])
     assert len(page.encode()) <= 150_000
     graph = data_in(page)["stories"][0]["graph"]
@@ -126,7 +134,7 @@ def test_samples_beyond_what_fits_are_counted_and_the_wrong_ones_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = large(tmp_path, nodes=10, points=4000)
-    monkeypatch.setattr(page_module, "LARGEST", 150_000)
+    monkeypatch.setattr(page_module, "LARGEST_PAGE_BYTES", 150_000)
     evidence = data_in(make_page([model]))["stories"][0]["evidence"]
     assert sum(evidence["counts"]) == 4000
     assert len(evidence["tested"]) < 4000
@@ -169,7 +177,7 @@ def test_what_else_was_measured_is_known_by_what_it_holds(tmp_path: Path) -> Non
     data = data_in(make_page([model], [tmp_path / "b.json", tmp_path / "r.json"]))
     assert [one["label"] for one in (*data["bench"], *data["sensitivity"])] == ["b.json", "r.json"]
     code, seen = complaint(lambda: make_page([model], [tmp_path / "other.json"]))
-    assert (code, seen) == ("FW006", "--with other.json: neither a benchmark nor a ranking")
+    assert (code, seen) == ("FW006", "--measured other.json: expected a benchmark or a ranking")
 
 
 def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ class Idiom:
     """`inputs(b, t)` makes arguments with a batch of b and a length of t; `dims` are their dynamic axes.
 
     `routes` are those whose file is checked in the runtime: one for most, to keep the tests short, both for the idioms
-    of the systems this is made for. Where the other route refuses, its reason has a test of its own.
+    of the systems this is made for. If the other route refuses, there is a separate test of its reason.
     """
 
     model: type[nn.Module]

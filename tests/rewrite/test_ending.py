@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 import fairway
-from fairway.convert.rewrite.candidates import candidates
-from fairway.convert.rewrite.find import sites
+from fairway.convert.rewrite.candidates import make_candidates
+from fairway.convert.rewrite.find import find_sites
 
 
 class FixedPoint(nn.Module):
@@ -72,7 +72,7 @@ def inputs(model: type[nn.Module], scale: float, seed: int) -> torch.Tensor:
 def test_the_rewritten_loop_ends_where_the_original_does(kind: type[nn.Module]) -> None:
     torch.manual_seed(0)
     model = kind().eval()
-    made = candidates(model, tuple(s for s in sites(model) if s.suspect.kind == "loop"), traced=False)
+    made = make_candidates(model, tuple(s for s in find_sites(model) if s.suspect.kind == "loop"), traced=False)
     assert isinstance(made, tuple)
     answers: list[Any] = []
     for seed, scale in enumerate((0.0, 0.01, 0.3, 1.0, 8.0, 1000.0)):
@@ -108,4 +108,4 @@ def test_a_loop_of_settings_that_breaks_is_no_suspect() -> None:
                 x = x + i
             return x
 
-    assert sites(Settings()) == ()
+    assert find_sites(Settings()) == ()

@@ -10,18 +10,18 @@ import torch
 from torch import nn
 from transformers import MambaConfig, MambaModel
 
-from fairway.convert.rewrite.find import suspects
-from fairway.convert.rewrite.live_sites import count_passes, live_lines
+from fairway.convert.rewrite.find import find_suspects
+from fairway.convert.rewrite.live_sites import count_passes, find_live_lines
 
 from .idioms import CalibrationByPair, HeadByName, SpreadByGivenLength, SpreadBySlices, SpreadByTensorLength
 
 
 def found(model: nn.Module) -> list[tuple[str, str, str]]:
-    return [(s.kind, s.where.source or "", s.detail) for s in suspects(model)]
+    return [(s.kind, s.where.source or "", s.detail) for s in find_suspects(model)]
 
 
-def test_a_loop_bounded_by_a_size_from_another_function_is_named_with_its_bound() -> None:
-    (suspect,) = suspects(SpreadBySlices())
+def test_a_loop_bounded_by_another_functions_size_has_its_bound() -> None:
+    (suspect,) = find_suspects(SpreadBySlices())
     assert suspect.kind == "loop"
     assert suspect.where.source == "for i in range(steps):"
     assert suspect.where.function == "SpreadBySlices.spread"
@@ -86,7 +86,7 @@ class Configured(nn.Module):
 
 
 def test_loops_over_the_configuration_are_no_suspects() -> None:
-    assert suspects(Configured()) == ()
+    assert find_suspects(Configured()) == ()
 
 
 class Branching(nn.Module):
@@ -124,11 +124,11 @@ def test_branches_on_sizes_are_found_but_checks_of_the_input_are_not() -> None:
 
 def test_the_module_path_is_named_and_a_class_is_read_once() -> None:
     model = nn.Sequential(nn.Linear(3, 3), SpreadByTensorLength(), SpreadByTensorLength())
-    assert [s.where.module for s in suspects(model)] == ["1"]
+    assert [s.where.module for s in find_suspects(model)] == ["1"]
 
 
 def test_torch_own_modules_are_never_suspect() -> None:
-    assert suspects(nn.TransformerEncoderLayer(8, 2, 16)) == ()
+    assert find_suspects(nn.TransformerEncoderLayer(8, 2, 16)) == ()
 
 
 class SizeWhile(nn.Module):
@@ -153,10 +153,10 @@ def test_of_a_librarys_loops_only_those_count_that_follow_a_size() -> None:
         with torch.no_grad():
             model(torch.zeros(1, length, dtype=torch.long), use_cache=False)
 
-    assert suspects(model, given) == ()
-    assert live_lines(model, given, [lambda: run(3), lambda: run(3)]) == frozenset()
-    loops = live_lines(model, given, [lambda: run(3), lambda: run(5)])
-    (suspect,) = suspects(model, given, loops)
+    assert find_suspects(model, given) == ()
+    assert find_live_lines(model, given, [lambda: run(3), lambda: run(3)]) == frozenset()
+    loops = find_live_lines(model, given, [lambda: run(3), lambda: run(5)])
+    (suspect,) = find_suspects(model, given, loops)
     assert suspect.kind == "loop"
     assert suspect.where.function == "mamba_selective_scan"
 
@@ -170,7 +170,7 @@ def test_a_point_that_pytorch_refuses_does_not_hide_a_loop() -> None:
         with torch.no_grad():
             model(torch.zeros(1, length, dtype=torch.long), use_cache=False)
 
-    assert len(live_lines(model, given, [lambda: run(3), lambda: 1 / 0, lambda: run(5)])) == 1
+    assert len(find_live_lines(model, given, [lambda: run(3), lambda: 1 / 0, lambda: run(5)])) == 1
 
 
 def test_without_a_suspicious_line_nothing_is_prepared_for_a_run() -> None:
@@ -178,13 +178,13 @@ def test_without_a_suspicious_line_nothing_is_prepared_for_a_run() -> None:
         raise AssertionError("a run was asked for")
         yield
 
-    assert live_lines(nn.Linear(2, 2), None, runs()) == frozenset()
+    assert find_live_lines(nn.Linear(2, 2), None, runs()) == frozenset()
     scan = MambaModel(MambaConfig(vocab_size=50, hidden_size=16, num_hidden_layers=1, state_size=4, use_mambapy=False))
     with pytest.raises(AssertionError, match="asked for"):
-        live_lines(scan.eval(), {"input_ids": torch.zeros(1, 3, dtype=torch.long)}, runs())
+        find_live_lines(scan.eval(), {"input_ids": torch.zeros(1, 3, dtype=torch.long)}, runs())
 
 
-def test_a_list_that_counts_to_a_size_is_a_suspect_and_others_are_not() -> None:
+def test_only_a_list_that_counts_to_a_size_is_a_suspect() -> None:
     class Lists(nn.Module):
         def forward(self, x):
             n = x.shape[1]

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from fairway.convert.remedies.contract import Refusal
-from fairway.convert.rewrite.candidates import candidates, prepare
-from fairway.convert.rewrite.find import sites
+from fairway.convert.rewrite.candidates import compile_blocks, make_candidates
+from fairway.convert.rewrite.find import find_sites
 
 from .harness import case_of, copies, export, largest_difference, outputs
 from .idioms import IDIOMS, Idiom
@@ -22,11 +22,11 @@ def test_rewritten_idiom_is_equal_in_eager_and_right_in_the_file(idiom: Idiom, r
     model, example = idiom.model().eval(), idiom.inputs(2, 5)
     points = [example, idiom.inputs(3, 7), idiom.inputs(4, 6)]
     before = [outputs(model, point) for point in points]
-    found = tuple(site for site in sites(model) if site.suspect.kind != "branch")
-    made = candidates(model, found, traced=route == "trace")
+    found = tuple(site for site in find_sites(model) if site.suspect.kind != "branch")
+    made = make_candidates(model, found, traced=route == "trace")
     assert not isinstance(made, Refusal), made
     with made[0].install():
-        prepare(case_of(model, example, route))
+        compile_blocks(case_of(model, example, route))
         after = [outputs(model, point) for point in points]
         file = export(model, copies(example), idiom.dims, route)
     for want, got in zip(before, after, strict=True):
@@ -43,7 +43,7 @@ def test_the_steps_of_an_idiom_are_equal_in_eager(idiom: Idiom) -> None:
     model = idiom.model().eval()
     points = [idiom.inputs(2, 5), idiom.inputs(3, 7)]
     before = [outputs(model, point) for point in points]
-    made = candidates(model, tuple(s for s in sites(model) if s.suspect.kind != "branch"), traced=False)
+    made = make_candidates(model, tuple(s for s in find_sites(model) if s.suspect.kind != "branch"), traced=False)
     assert not isinstance(made, Refusal), made
     with made[0].install():
         after = [outputs(model, point) for point in points]

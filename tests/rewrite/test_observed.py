@@ -1,4 +1,4 @@
-"""What runs decides: only lines that ran, and varied with the sizes, are suspects."""
+"""Only lines that ran, and varied with the sizes, are suspects."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 import fairway
-from fairway.convert.rewrite.candidates import RewriteCandidate, candidates
-from fairway.convert.rewrite.find import sites
-from fairway.convert.rewrite.live_sites import live_lines
+from fairway.convert.rewrite.candidates import RewriteCandidate, make_candidates
+from fairway.convert.rewrite.find import find_sites
+from fairway.convert.rewrite.live_sites import find_live_lines
 
 from .idioms import SpreadBySlices
 
@@ -24,8 +24,8 @@ def runs_of(model: nn.Module, *lengths: int) -> list[Callable[[], Any]]:
 
 
 def live_sources(model: nn.Module, *lengths: int) -> list[str]:
-    live = live_lines(model, None, runs_of(model, *lengths))
-    return [site.suspect.where.source or "" for site in sites(model, None, live)]
+    live = find_live_lines(model, None, runs_of(model, *lengths))
+    return [site.suspect.where.source or "" for site in find_sites(model, None, live)]
 
 
 class FollowsALength(nn.Module):
@@ -102,14 +102,14 @@ def test_a_loop_that_a_cache_runs_once_is_not_live() -> None:
 
 def test_a_point_that_pytorch_refuses_leaves_the_others() -> None:
     model = FollowsALength()
-    live = live_lines(model, None, [*runs_of(model, 2, 4), lambda: 1 / 0])
+    live = find_live_lines(model, None, [*runs_of(model, 2, 4), lambda: 1 / 0])
     assert live is not None
     assert len(live) == 1
-    assert live_lines(model, None, [lambda: 1 / 0, *runs_of(model, 2)]) is None
+    assert find_live_lines(model, None, [lambda: 1 / 0, *runs_of(model, 2)]) is None
 
 
 class TwoLoops(nn.Module):
-    """One loop that can be written anew, and one that returns from within and cannot."""
+    """One loop that can be rewritten, and one with a `return` inside that cannot."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ class TwoLoops(nn.Module):
 
 def test_a_refused_loop_leaves_the_others_to_be_rewritten() -> None:
     model = TwoLoops()
-    made = candidates(model, tuple(s for s in sites(model) if s.suspect.kind == "loop"), traced=False)
+    made = make_candidates(model, tuple(s for s in find_sites(model) if s.suspect.kind == "loop"), traced=False)
     assert isinstance(made, tuple)
     assert [site.suspect.where.function for site in made[0].sites] == ["TwoLoops.summed"]
     assert all(isinstance(one, RewriteCandidate) for one in made)
@@ -149,7 +149,7 @@ def test_each_function_is_offered_by_itself_besides_all_together() -> None:
             return y
 
     model = Twice()
-    made = candidates(model, tuple(s for s in sites(model) if s.suspect.kind == "loop"), traced=False)
+    made = make_candidates(model, tuple(s for s in find_sites(model) if s.suspect.kind == "loop"), traced=False)
     assert isinstance(made, tuple)
     assert [len(one.sites) for one in made] == [2, 1, 1]
 
@@ -188,5 +188,5 @@ def test_such_models_are_verified_for_every_length(model: type[nn.Module], tmp_p
 
 
 def test_the_loop_of_slices_is_seen_to_vary() -> None:
-    live = live_lines(SpreadBySlices(), None, [partial(SpreadBySlices(), torch.ones(1, n, 3)) for n in (9, 20)])
+    live = find_live_lines(SpreadBySlices(), None, [partial(SpreadBySlices(), torch.ones(1, n, 3)) for n in (9, 20)])
     assert live is not None

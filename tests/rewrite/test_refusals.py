@@ -1,4 +1,4 @@
-"""What cannot be rewritten is refused with the line and the cure; what was installed is taken out again."""
+"""Code that cannot be rewritten is refused with the line and advice; installed rewrites are removed again."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from fairway.convert.remedies.contract import Refusal
-from fairway.convert.rewrite.candidates import candidates
-from fairway.convert.rewrite.find import sites
+from fairway.convert.rewrite.candidates import make_candidates
+from fairway.convert.rewrite.find import find_sites
 
 from .harness import outputs
 from .idioms import HeadByName, Recurrence, WritesInPlaceForCaller
@@ -79,7 +79,7 @@ REASONS = [
     (
         Returns,
         "return total",
-        "`return` inside the loop ends it early, at a step that only the values tell; compute every step "
+        "`return` inside the loop ends it early, at a step that depends on values; compute every step "
         "and mask the rest with torch.where",
     ),
     (
@@ -96,8 +96,8 @@ REASONS = [
     (
         ReadsItsList,
         "rows.append(x[:, i] + rows[-1])",
-        "the loop reads the list `rows` while it fills it; carry what it "
-        "needs from the step before in a name of its own",
+        "the loop reads the list `rows` while it fills it; keep the value that it needs from the "
+        "step before under another name",
     ),
     (
         WritesThroughAnAttribute,
@@ -110,8 +110,8 @@ REASONS = [
 
 @pytest.mark.parametrize(("model", "line", "reason"), REASONS)
 def test_torch_export_has_no_form_for_it(model: type[nn.Module], line: str, reason: str) -> None:
-    rewritten = tuple(site for site in sites(model()) if site.suspect.kind != "branch")
-    made = candidates(model(), rewritten, traced=False)
+    rewritten = tuple(site for site in find_sites(model()) if site.suspect.kind != "branch")
+    made = make_candidates(model(), rewritten, traced=False)
     assert isinstance(made, Refusal)
     (where,) = made.where
     assert where.source == line
@@ -119,7 +119,7 @@ def test_torch_export_has_no_form_for_it(model: type[nn.Module], line: str, reas
 
 
 def test_a_dict_of_modules_is_refused_for_a_trace() -> None:
-    made = candidates(HeadByName(), sites(HeadByName()), traced=True)
+    made = make_candidates(HeadByName(), find_sites(HeadByName()), traced=True)
     assert isinstance(made, Refusal)
     assert made.reason.endswith("modules are chosen from a dict by a value; use a ModuleList and a number")
 
@@ -128,7 +128,7 @@ def test_a_dict_of_modules_is_refused_for_a_trace() -> None:
 def test_installing_is_undone_also_after_an_error(traced: bool) -> None:
     model = WritesInPlaceForCaller()
     original = WritesInPlaceForCaller.__dict__["fill"]
-    made = candidates(model, sites(model), traced=traced)
+    made = make_candidates(model, find_sites(model), traced=traced)
     assert not isinstance(made, Refusal)
     seen = []
 
@@ -149,7 +149,7 @@ def test_two_instances_of_one_class_keep_their_own_weights_and_dtypes(traced: bo
     model, other, double = Recurrence(), Recurrence(), Recurrence().double()
     x = torch.randn(2, 5, 3)
     before = [outputs(model, (x,)), outputs(model, (x[:, :3],)), outputs(other, (x,)), outputs(double, (x.double(),))]
-    made = candidates(model, sites(model), traced=traced)
+    made = make_candidates(model, find_sites(model), traced=traced)
     assert not isinstance(made, Refusal)
     with made[0].install():
         after = [
@@ -180,7 +180,7 @@ class WithOrWithout(nn.Module):
 
 def test_a_piece_takes_arguments_that_are_none() -> None:
     model, x = WithOrWithout(), torch.randn(2, 5, 3)
-    made = candidates(model, sites(model), traced=True)
+    made = make_candidates(model, find_sites(model), traced=True)
     assert not isinstance(made, Refusal)
     want = model(x)
     with made[0].install():
@@ -199,7 +199,7 @@ class Named(nn.Module):
 
 def test_a_piece_that_cannot_be_compiled_says_why() -> None:
     model, x = Named(), torch.randn(2, 5)
-    made = candidates(model, sites(model), traced=True)
+    made = make_candidates(model, find_sites(model), traced=True)
     assert not isinstance(made, Refusal)
     with made[0].install(), pytest.raises(RuntimeError, match="names is a dict, which TorchScript cannot take here"):
         model(x)
@@ -207,7 +207,7 @@ def test_a_piece_that_cannot_be_compiled_says_why() -> None:
 
 def test_the_rewritten_source_is_in_a_traceback() -> None:
     model = Recurrence()
-    made = candidates(model, sites(model), traced=False)
+    made = make_candidates(model, find_sites(model), traced=False)
     assert not isinstance(made, Refusal)
     with made[0].install(), pytest.raises(RuntimeError) as caught:
         model(torch.randn(2, 5, 4))
@@ -216,7 +216,7 @@ def test_the_rewritten_source_is_in_a_traceback() -> None:
 
 def test_gradients_are_asked_for_again_afterwards() -> None:
     model = Recurrence()
-    made = candidates(model, sites(model), traced=False)
+    made = make_candidates(model, find_sites(model), traced=False)
     assert not isinstance(made, Refusal)
     with made[0].install():
         assert not any(p.requires_grad for p in model.parameters())
@@ -239,8 +239,8 @@ class Decorated(nn.Module):
         return total
 
 
-def test_a_function_whose_decorator_cannot_be_applied_again_is_refused_with_its_words() -> None:
+def test_a_function_is_refused_if_its_decorator_cannot_be_applied_again() -> None:
     model = Decorated()
-    refused = candidates(model, sites(model), traced=False)
+    refused = make_candidates(model, find_sites(model), traced=False)
     assert isinstance(refused, Refusal)
     assert "its decorators fail when applied again: LookupError: not in this file" in refused.reason

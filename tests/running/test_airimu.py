@@ -39,7 +39,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The streaming form, exported and verified."""
     path = tmp_path_factory.mktemp("airimu") / "streaming.onnx"
     from fairway.convert.export import export_subject
-    from fairway.convert.ladder.climb import Settings
+    from fairway.convert.types import Settings
 
     subject = load_subject(f"{FOLDER}/streaming.py:streaming", Overrides())
     result = export_subject(subject, path, Settings(level="quick", routes=("trace",)))

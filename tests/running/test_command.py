@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fairway.cli import main
-from fairway.record.files import hash_file, record_path
+from fairway.record.files import get_record_path, hash_file
 
 from .models import moving_sum
 
@@ -63,7 +63,7 @@ def test_the_cut_and_the_outputs_are_told(fairway: Any) -> None:
 
 
 def test_the_difference_to_pytorch_is_a_table_by_window(fairway: Any) -> None:
-    _, out, _ = fairway("run", "sum.onnx", "x.npy", "-o", "out", "--window", "10", "--compare", "recipe.py:right")
+    _, out, _ = fairway("run", "sum.onnx", "x.npy", "-o", "out", "--window", "10", "--recipe", "recipe.py:right")
     *_, title, blank, head, rule, row = out.splitlines()
     assert (title, blank, head, rule) == (
         "largest difference to PyTorch",
@@ -73,14 +73,14 @@ def test_the_difference_to_pytorch_is_a_table_by_window(fairway: Any) -> None:
     )
     assert row.startswith("| x.npy | 10 | ")
     assert float(row.split("|")[3]) < 1e-5
-    done = json.loads(fairway("run", "sum.onnx", "x.npy", "-o", "b", "--compare", "recipe.py:wrong", "--json")[1])
+    done = json.loads(fairway("run", "sum.onnx", "x.npy", "-o", "b", "--recipe", "recipe.py:wrong", "--json")[1])
     assert done["recordings"][0]["difference"]["y"] > 0.5
 
 
 def test_a_window_beyond_what_was_verified_needs_the_word(fairway: Any, tmp_path: Path) -> None:
     model = tmp_path / "sum.onnx"
     record = {
-        "format": 1,
+        "format": 2,
         "verdict": "verified",
         "route": "trace",
         "remedies": [],
@@ -89,10 +89,10 @@ def test_a_window_beyond_what_was_verified_needs_the_word(fairway: Any, tmp_path
         "subject": {"sha256": "ab" * 32, "domain": {"time": {"low": 3, "high": 12, "multiple": 1}}},
         "file": {"name": model.name, "sha256": hash_file(model)},
     }
-    record_path(model).write_text(json.dumps(record))
+    get_record_path(model).write_text(json.dumps(record))
     code, _, err = fairway("run", "sum.onnx", "x.npy", "-o", "out", "--window", "13")
     assert code == 1
-    assert "a window of 13 samples; the file is verified for time 3..12" in err
+    assert "a window has 13 samples; the file is verified for time 3..12" in err
     assert fairway("run", "sum.onnx", "x.npy", "-o", "out", "--window", "12")[0] == 0
     assert fairway("run", "sum.onnx", "x.npy", "-o", "more", "--window", "13", "--unverified")[0] == 0
 

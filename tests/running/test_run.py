@@ -15,7 +15,8 @@ from fairway.deploy.run import run
 from fairway.deploy.run import walk as module
 from fairway.deploy.run.windows import Windows, WindowSettings
 from fairway.diagnostics.errors import UserError
-from fairway.workers.fanout import Spreading
+from fairway.record.progress import Event, ItemsCounted
+from fairway.workers.fanout import Parallelism
 
 from .models import moving_sum, recurrent, row_wise, wavering
 
@@ -133,7 +134,7 @@ def test_state_is_not_carried_where_windows_do_not_follow_one_another(tmp_path: 
 
 def test_steps_that_leave_gaps_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", signal_of(30))
-    with pytest.raises(UserError, match="FW810: steps of 4 with windows of 5, of which 2 give no answer, leave gaps"):
+    with pytest.raises(UserError, match="FW810: steps of 4 with windows of 5, of which 2 have no output, leave gaps"):
         run(moving_sum(tmp_path), tmp_path / "x.npy", tmp_path / "out", WindowSettings(5, 4))
 
 
@@ -175,7 +176,7 @@ def save_as(path: Path, x: Array) -> None:
 NAMES = ["a.npy", "b.npz", "packed.npz", "c.csv", "d.parquet", "e.safetensors", "f.zarr"]
 
 
-def test_every_format_gives_the_same_and_a_folder_of_them_is_run_one_by_one(tmp_path: Path) -> None:
+def test_every_format_and_a_folder_of_them_give_the_same(tmp_path: Path) -> None:
     x = signal_of(50)
     (tmp_path / "data").mkdir()
     for name in NAMES:
@@ -195,7 +196,7 @@ def test_a_run_that_was_killed_goes_on_and_gives_the_same_bytes(
     np.save(tmp_path / "x.npy", signal_of(200, 2 if carried else 1))
     how = WindowSettings(5, carry={"h0": "h1"}) if carried else WindowSettings(20, 7, batch=3)
     run(model, tmp_path / "x.npy", tmp_path / "at once", how)
-    monkeypatch.setattr(module, "NOTED", 0.0)
+    monkeypatch.setattr(module, "NOTE_SECONDS", 0.0)
     child = os.fork()
     if child == 0:
         asked = [0]
@@ -205,16 +206,17 @@ def test_a_run_that_was_killed_goes_on_and_gives_the_same_bytes(
             if asked[0] == 5:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        run(model, tmp_path / "x.npy", tmp_path / "out", how, progress=die)
+        run(model, tmp_path / "x.npy", tmp_path / "out", how, on_event=die)
         os._exit(1)
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
     assert not (tmp_path / "out").exists()
-    told: list[tuple[str, int, int, str, str]] = []
-    run(model, tmp_path / "x.npy", tmp_path / "out", how, progress=told.append)
-    kind, windows, _, counted, said = told[0]
-    assert (kind, counted) == ("count", "windows")
-    assert windows > (5 if carried else 3), "it does not begin anew"
-    assert "samples/s" in said
+    told: list[Event] = []
+    run(model, tmp_path / "x.npy", tmp_path / "out", how, on_event=told.append)
+    first = told[0]
+    assert isinstance(first, ItemsCounted)
+    assert first.unit == "windows"
+    assert first.done > (5 if carried else 3), "it does not start again"
+    assert "samples/s" in first.label
     for path in sorted((tmp_path / "at once").iterdir()):
         assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes(), path.name
 
@@ -228,13 +230,13 @@ def test_recordings_that_were_finished_are_not_run_again(tmp_path: Path) -> None
     told: list[str] = []
     assert code(model, tmp_path / "data", tmp_path / "out", WindowSettings(6)) == "FW809"
     np.save(tmp_path / "out.part/a/y.npy", np.zeros(1))  # to see that it is left alone
-    assert code(model, tmp_path / "data", tmp_path / "out", WindowSettings(5), progress=told.append) == "FW113"
+    assert code(model, tmp_path / "data", tmp_path / "out", WindowSettings(5), on_event=told.append) == "FW113"
     assert told == []
     assert np.load(tmp_path / "out.part/a/y.npy").shape == (1,)
 
 
-@pytest.mark.parametrize("spread", [Spreading(2), pytest.param(Spreading(2, "ray"), marks=pytest.mark.slow)])
-def test_recordings_that_are_spread_out_give_the_same_bytes(tmp_path: Path, spread: Spreading) -> None:
+@pytest.mark.parametrize("spread", [Parallelism(2), pytest.param(Parallelism(2, "ray"), marks=pytest.mark.slow)])
+def test_recordings_that_are_spread_out_give_the_same_bytes(tmp_path: Path, spread: Parallelism) -> None:
     model = recurrent(tmp_path)
     (tmp_path / "data").mkdir()
     for number in range(3):
@@ -243,7 +245,12 @@ def test_recordings_that_are_spread_out_give_the_same_bytes(tmp_path: Path, spre
     here = run(model, tmp_path / "data", tmp_path / "here", how)
     told: list[str] = []
     there = run(
-        model, tmp_path / "data", tmp_path / "there", how, spreading=spread, progress=lambda e: told.append(e[1])
+        model,
+        tmp_path / "data",
+        tmp_path / "there",
+        how,
+        spreading=spread,
+        on_event=lambda event: told.append(event.label),
     )
     assert [one.recording for one in there.recordings] == [one.recording for one in here.recordings]
     assert [one.rpartition(": ")[2] for one in told] == [f"{n} of 3 recordings" for n in (1, 2, 3)]
@@ -258,7 +265,7 @@ def test_a_worker_s_refusal_is_told_as_one_of_this_process(tmp_path: Path) -> No
     for number in range(2):
         (tmp_path / f"data/{number}.npy").write_bytes(b"no array")
     assert (
-        code(moving_sum(tmp_path), tmp_path / "data", tmp_path / "out", WindowSettings(5), spreading=Spreading(2))
+        code(moving_sum(tmp_path), tmp_path / "data", tmp_path / "out", WindowSettings(5), spreading=Parallelism(2))
         == "FW113"
     )
 
@@ -305,4 +312,4 @@ def test_the_first_window_over_a_position_is_found_for_every_position() -> None:
         for position in range(windows.answers):
             spans = [windows.span(number) for number in range(windows.count)]
             over = [n for n, (start, count) in enumerate(spans) if start <= position < start + count - lost]
-            assert windows.first_over(position) == over[0]
+            assert windows.find_first_window(position) == over[0]

@@ -1,4 +1,4 @@
-"""Servers as a user starts them: the command, in a process of its own, on free ports."""
+"""Servers as a user starts them: with the command, in a separate process, on free ports."""
 
 from __future__ import annotations
 

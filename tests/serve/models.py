@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from fairway.record.files import hash_file, record_path
+from fairway.record.files import get_record_path, hash_file
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 Bounds = dict[str, tuple[int, int]]
@@ -37,7 +37,7 @@ def save(
     path.write_bytes(model.SerializeToString())
     domain = {k: {"low": low, "high": high, "multiple": 1, "declared": True} for k, (low, high) in bounds.items()}
     record = {
-        "format": 1,
+        "format": 2,
         "subject": {"name": path.stem, "sha256": "ab" * 32, "inputs": lines, "example": example, "domain": domain},
         "versions": {"torch": "2.13.0"},
         "verdict": "verified",
@@ -46,12 +46,12 @@ def save(
         "evidence": {"level": "quick", "tested": [{}, {}], "rows": rows or independent(bounds), "values": DRAWN},
         "file": {"name": path.name, "sha256": hash_file(path)},
     }
-    record_path(path).write_text(json.dumps(record))
+    get_record_path(path).write_text(json.dumps(record))
     return path
 
 
 def independent(bounds: Bounds) -> dict[str, Any]:
-    """What the judge writes about rows that it compared at 2 and at the limit."""
+    """Return the record of rows that were compared at 2 and at the limit."""
     return {"dim": "batch", "independent": True, "sizes": [2, bounds["batch"][1]], "compared": "…", "reason": ""}
 
 

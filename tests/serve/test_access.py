@@ -1,4 +1,4 @@
-"""Who may ask: the bearer token and TLS, over both protocols; and what is said before anything is served."""
+"""The bearer token and TLS over both protocols, and errors before anything is served."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from fairway.deploy.serve.grpc_words import SERVICE, messages
+from fairway.deploy.serve.grpc_messages import SERVICE_NAME, load_message_classes
 from serve.conftest import ROOT, Start, ask, outputs, tensor
 from serve.models import scaled
 
@@ -51,11 +51,13 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def infer(channel: grpc.Channel, model: str = "net", *metadata: tuple[str, str]) -> list[float]:
-    words = messages()
+    words = load_message_classes()
     request = words["ModelInferRequest"](model_name=model)
     request.inputs.add(name="x", datatype="FP32", shape=X.shape).contents.fp32_contents.extend(X.reshape(-1))
     call = channel.unary_unary(
-        f"/{SERVICE}/ModelInfer", words["ModelInferRequest"].SerializeToString, words["ModelInferResponse"].FromString
+        f"/{SERVICE_NAME}/ModelInfer",
+        words["ModelInferRequest"].SerializeToString,
+        words["ModelInferResponse"].FromString,
     )
     answer = call(request, metadata=metadata, timeout=30)
     return list(np.frombuffer(answer.raw_output_contents[0], np.float32))
@@ -91,12 +93,10 @@ def test_token_and_tls_guard_both_protocols(tmp_path: Path, serving: Start, cert
         assert infer(channel, "net", ("authorization", "Bearer open-sesame")) == (X * 2).reshape(-1).tolist()
 
 
-def test_an_unverified_file_is_served_on_demand_beyond_any_domain_and_never_in_batches(
-    tmp_path: Path, serving: Start
-) -> None:
+def test_an_unverified_file_is_served_at_any_size_without_batches(tmp_path: Path, serving: Start) -> None:
     (tmp_path / "orphan.onnx").write_bytes(scaled(tmp_path / "net.onnx").read_bytes())
     server = serving(f"net={tmp_path / 'orphan.onnx'}", "--unverified", "--workers", "1")
-    assert "requests run one by one: no verified bound" in server.lines[0]
+    assert "requests are run one by one: no largest batch was verified" in server.lines[0]
     large = np.full((30, 40, 3), 7, np.float32)
     np.testing.assert_array_equal(outputs(ask(server.url, x=large))["y"], large * 2)
     told = requests.get(f"{server.url}/v2/models/net", timeout=30).json()
@@ -131,9 +131,9 @@ def test_what_cannot_be_served_is_told_before_anything_listens(tmp_path: Path) -
         ([str(tmp_path / "none.onnx")], "FW110", "does not exist"),
         ([str(tmp_path / "orphan.onnx")], "FW801", "has no record"),
         ([str(tmp_path / "nowhere")], "FW804", "nothing was published there"),
-        ([taken, "--route", "prod=other"], "FW006", "no model 'other' is served"),
-        ([taken, "--route", "prod=net@7"], "FW006", "net has no version '7'"),
-        ([taken, "--tls-cert", taken], "FW006", "go together"),
+        ([taken, "--traffic", "prod=other"], "FW006", "no model 'other' is served"),
+        ([taken, "--traffic", "prod=net@7"], "FW006", "net has no version '7'"),
+        ([taken, "--tls-cert", taken], "FW006", "need each other"),
     ):
         done = run(*words, "--http-port", "0", "--grpc-port", "0", "--workers", "1")
         assert done.returncode != 0

@@ -84,9 +84,10 @@ def test_nothing_is_written_where_something_is_wrong(tmp_path: Path, models: lis
 def test_serving_needs_no_torch(tmp_path: Path, models: list[str]) -> None:
     program = (
         "import asyncio, sys; sys.modules.update(dict.fromkeys(['torch', 'onnx_ir', 'onnxscript', 'sympy'])); "
-        "from fairway.deploy.serve.server import open_service; from fairway.deploy.serve.settings import Settings\n"
+        "from fairway.deploy.serve.server import open_service\n"
+        "from fairway.deploy.serve.settings import ServerSettings\n"
         "async def main():\n"
-        f"  async with open_service({models!r}, [], Settings(workers=1)) as service: print(len(service.lines))\n"
+        f"  async with open_service({models!r}, [], ServerSettings(workers=1)) as service: print(len(service.lines))\n"
         "asyncio.run(main())"
     )
     done = subprocess.run(
@@ -103,14 +104,14 @@ def test_serving_needs_no_torch(tmp_path: Path, models: list[str]) -> None:
 @pytest.mark.slow
 def test_ray_serve_gives_the_same_answers(tmp_path: Path, models: list[str], serving: Start) -> None:
     pytest.importorskip("ray.serve")
-    server = serving(*models, "--route", "prod=my_net@1", "--on", "ray", "--workers", "1")
-    here = serving(*models, "--route", "prod=my_net@1", "--workers", "1")
+    server = serving(*models, "--traffic", "prod=my_net@1", "--on", "ray", "--workers", "1")
+    here = serving(*models, "--traffic", "prod=my_net@1", "--workers", "1")
     for name in ("prod", "my_net"):
         assert ask(server.url, name, x=X).json() == ask(here.url, name, x=X).json()
     for path in ("/v2/models/my_net", "/v2/health/ready", "/openapi.json"):
         assert requests.get(server.url + path, timeout=30).json() == requests.get(here.url + path, timeout=30).json()
     outside = ask(server.url, "prod", x=np.zeros((1, 21, 3), np.float32))
-    assert outside.json()["finding"]["seen"] == "time is 21; verified is time 2..20"
+    assert outside.json()["finding"]["seen"] == "time is 21; time 2..20 was verified"
     with grpc.insecure_channel(f"127.0.0.1:{server.grpc}") as channel:
         assert infer(channel, "my_net") == (X * 3).reshape(-1).tolist()
         with pytest.raises(grpc.RpcError) as refused:
@@ -118,5 +119,5 @@ def test_ray_serve_gives_the_same_answers(tmp_path: Path, models: list[str], ser
     assert refused.value.code() == grpc.StatusCode.NOT_FOUND
     assert refused.value.details().startswith("FW814: No such model or version is served")
     got = requests.post(f"{server.url}/v2/repository/models/my_net/unload", timeout=30)
-    assert "other replicas would not hear" in got.json()["error"]
+    assert "other replicas would not do the same" in got.json()["error"]
     assert server.stop() == 0

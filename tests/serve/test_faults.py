@@ -1,4 +1,4 @@
-"""What goes wrong in production: no wrong answer, no lost accepted request, memory flat."""
+"""Faults in production: no wrong answer, no lost request, no growing memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from serve.models import scaled, slow
 
 
 class Load:
-    """Clients that ask without a pause, each over a connection of its own, and check every answer."""
+    """Clients that ask without a pause, each over a separate connection, and check every answer."""
 
     def __init__(self, url: str, clients: int, right: Callable[[Any, Any], bool], shape: tuple[int, ...]) -> None:
         self.wrong: list[str] = []
@@ -105,7 +105,7 @@ def test_reload_under_load_answers_by_the_old_file_or_the_new_one(tmp_path: Path
         assert load.end() > 20
 
 
-def test_a_file_changed_behind_its_record_is_not_loaded_and_the_old_one_goes_on(tmp_path: Path, serving: Start) -> None:
+def test_a_file_that_differs_from_its_record_is_not_loaded(tmp_path: Path, serving: Start) -> None:
     model = scaled(tmp_path / "net.onnx", 2.0)
     server = serving(f"net={model}", "--workers", "1")
     whole = model.read_bytes()

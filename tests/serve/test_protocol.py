@@ -27,13 +27,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         f"net={scaled(folder / 'two.onnx', -1.0)}",
         str(embedded(folder / "ids.onnx")),
         str(mixing(folder / "mixing.onnx")),
-        "--route",
+        "--traffic",
         "prod=net@1",
-        "--route",
+        "--traffic",
         "both=net@1:3,net@2:1",
         "--max-body",
         "64K",
-        "--cache",
+        "--cache-size",
         "1M",
     )
     yield running
@@ -110,9 +110,9 @@ X = np.zeros((1, 2, 3), np.float32)
         ({"inputs": [{**tensor("x", X), "shape": [2**39, 2**39, 3]}]}, "data has the shape"),
         ({"inputs": [{**tensor("x", X), "datatype": "BYTES"}]}, "datatype is 'BYTES'"),
         ({"inputs": [{**tensor("x", X), "data": [[1], [2, 3]]}]}, "ragged"),
-        ({"inputs": [{**tensor("x", X), "data": ["a"] * 6}]}, "no FP32"),
+        ({"inputs": [{**tensor("x", X), "data": ["a"] * 6}]}, "other than FP32"),
         ({"inputs": [tensor("x", X)], "outputs": [{"name": "w"}]}, "there is no output 'w'"),
-        ({"inputs": [{**tensor("x", X), "parameters": {"shared_memory_region": "r"}}]}, "not offered"),
+        ({"inputs": [{**tensor("x", X), "parameters": {"shared_memory_region": "r"}}]}, "not supported"),
         ({"inputs": [{**tensor("x", X), "parameters": {"binary_data_size": 24}}]}, "binary_data_size is 24"),
     ],
 )
@@ -128,7 +128,7 @@ def test_a_size_outside_the_verified_domain_is_refused_by_name(server: Running) 
     assert got.status_code == 400
     finding = got.json()["finding"]
     assert finding["code"] == "FW813"
-    assert finding["seen"] == "time is 21; verified is time 2..20"
+    assert finding["seen"] == "time is 21; time 2..20 was verified"
     assert finding["data"] == {"dim": "time", "size": 21, "low": 2, "high": 20, "multiple": 1}
 
 
@@ -138,7 +138,7 @@ def test_values_outside_those_that_were_drawn_are_refused(server: Running, bad: 
     assert got.status_code == 400
     finding = got.json()["finding"]
     assert (finding["code"], finding["data"]) == ("FW813", {"input": "x"})
-    assert finding["seen"] == f"x: it holds {bad:g}; verified is -1.5e+06..1.5e+06"
+    assert finding["seen"] == f"x: it holds {bad:g}; -1.5e+06..1.5e+06 was verified"
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -153,9 +153,9 @@ def test_nan_and_infinity_are_outside_the_verified_domain(server: Running, bad: 
 @pytest.mark.parametrize(
     ("ids", "mask", "words"),
     [
-        ([[10]], [[True]], "ids: it holds 10, and 0..9 was verified"),
-        ([[-1]], [[True]], "ids: it holds -1, and 0..9 was verified"),
-        ([[3]], [[False]], "mask: a row of the mask leaves nothing"),
+        ([[10]], [[True]], "ids: it holds 10; 0..9 was verified"),
+        ([[-1]], [[True]], "ids: it holds -1; 0..9 was verified"),
+        ([[3]], [[False]], "mask: a row of the mask hides everything"),
     ],
 )
 def test_values_that_the_spec_rules_out_are_refused(server: Running, ids: Any, mask: Any, words: str) -> None:
@@ -165,7 +165,7 @@ def test_values_that_the_spec_rules_out_are_refused(server: Running, ids: Any, m
 
 def test_inputs_that_disagree_on_a_dim_are_refused(server: Running) -> None:
     got = ask(server.url, "ids", ids=np.zeros((1, 2), np.int64), mask=np.ones((1, 3), bool))
-    assert "seq is 3 here and 2 in another place" in got.json()["error"]
+    assert "seq is 3 here and 2 elsewhere" in got.json()["error"]
 
 
 def test_a_batch_over_the_bound_is_split(server: Running) -> None:
@@ -173,7 +173,7 @@ def test_a_batch_over_the_bound_is_split(server: Running) -> None:
     np.testing.assert_array_equal(outputs(ask(server.url, x=x))["y"], -x)
 
 
-def test_a_batch_over_the_bound_of_a_model_that_mixes_samples_is_refused(server: Running) -> None:
+def test_a_too_large_batch_is_refused_if_samples_are_mixed(server: Running) -> None:
     got = ask(server.url, "mixing", x=np.zeros((9, 3), np.float32))
     assert got.json()["finding"]["code"] == "FW813"
     assert "cannot be split: rows depend on each other" in got.json()["error"]

@@ -18,11 +18,12 @@ import torch
 
 import fairway
 from fairway.deploy.publish.places import publish
-from fairway.deploy.serve.canary_check import examine
+from fairway.deploy.serve.canary_check import check_canary
 from fairway.deploy.serve.merge_rules import plan_batching
 from fairway.deploy.serve.signature import read_signature
+from fairway.diagnostics.errors import UserError
 from fairway.model.onnx_file import open_header
-from fairway.record.files import record_path
+from fairway.record.files import get_record_path
 from fairway.record.reader import read_record
 from serve.conftest import Array, Running, Start, ask, outputs, until
 from serve.models import mixing, scaled
@@ -104,7 +105,7 @@ def test_concurrent_clients_get_their_own_answers_and_independent_rows_are_merge
             np.testing.assert_allclose(answer, function(torch.from_numpy(given)).numpy(), atol=1e-5)
         assert batches == 4
         line = next(line for line in server.lines if line.startswith(f"{name} 1:"))
-        assert "requests run one by one: rows depend on each other: " in line
+        assert "requests are run one by one: rows depend on each other: " in line
         told = requests.get(f"{server.url}/v2/models/{name}", timeout=30).json()
         assert told["parameters"]["batches"].startswith("no: rows depend on each other")
     answers, batches = ask_at_once(server, "mlp", inputs, "input")
@@ -115,9 +116,9 @@ def test_concurrent_clients_get_their_own_answers_and_independent_rows_are_merge
 
 
 def change_record(model: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    record = json.loads(record_path(model).read_text())
+    record = json.loads(get_record_path(model).read_text())
     change(record)
-    record_path(model).write_text(json.dumps(record))
+    get_record_path(model).write_text(json.dumps(record))
 
 
 @pytest.mark.parametrize(
@@ -126,11 +127,9 @@ def change_record(model: Path, change: Callable[[dict[str, Any]], object]) -> No
         (lambda record: record["evidence"].pop("rows"), "does not say whether rows depend on each other"),
         (lambda record: record.update(evidence=None), "does not say whether rows depend on each other"),
         (lambda record: record["evidence"].update(rows=None), "does not say whether rows depend on each other"),
-        (lambda record: record["evidence"].update(rows=[True]), "does not say whether rows depend on each other"),
-        (lambda record: record["evidence"]["rows"].update(independent="yes"), "rows depend on each other"),
+        (lambda record: record["evidence"]["rows"].pop("independent"), "rows depend on each other"),
         (lambda record: record["evidence"]["rows"].pop("sizes"), "at which sizes"),
         (lambda record: record["evidence"]["rows"].update(sizes=[]), "at which sizes"),
-        (lambda record: record["evidence"]["rows"].update(sizes=[True, "8"]), "at which sizes"),
         (lambda record: record["evidence"]["rows"].update(sizes=[1]), "was verified for"),
         (lambda record: record["evidence"]["rows"].update(dim="time"), "compared rows of time, not of batch"),
         (lambda record: record.update(verdict="unproven"), "unproven, not verified"),
@@ -142,11 +141,19 @@ def change_record(model: Path, change: Callable[[dict[str, Any]], object]) -> No
 )
 def test_a_record_that_does_not_show_independence_merges_nothing(tmp_path: Path, change: Any, words: str) -> None:
     model = scaled(tmp_path / "net.onnx")
-    assert through(examine(runner(model), *opened(model), None)).why_not is None
+    assert through(check_canary(runner(model), *opened(model), None)).why_not is None
     change_record(model, change)
-    found = through(examine(runner(model), *opened(model), None))
+    found = through(check_canary(runner(model), *opened(model), None))
     assert found.why_not is not None
     assert words in found.why_not
+
+
+@pytest.mark.parametrize("rows", [[True], {"independent": "yes"}, {"independent": True, "sizes": [True, "8"]}])
+def test_a_damaged_claim_about_rows_makes_the_record_unreadable(tmp_path: Path, rows: Any) -> None:
+    model = scaled(tmp_path / "net.onnx")
+    change_record(model, lambda record: record["evidence"].update(rows=rows))
+    with pytest.raises(UserError, match=r"evidence\.rows"):
+        read_record(get_record_path(model))
 
 
 def test_no_more_rows_are_merged_than_were_compared(tmp_path: Path) -> None:
@@ -158,17 +165,17 @@ def test_no_more_rows_are_merged_than_were_compared(tmp_path: Path) -> None:
     assert plan_batching(signature, stored, 64).limit == 5
 
 
-def test_the_servers_own_look_is_not_passed_by_a_record_that_is_wrong(tmp_path: Path) -> None:
+def test_the_server_notices_a_wrong_record(tmp_path: Path) -> None:
     shown = {"dim": "batch", "independent": True, "sizes": [2, 8], "compared": "…", "reason": ""}
     model = mixing(tmp_path / "mixing.onnx", shown)
-    found = through(examine(runner(model), *opened(model), None))
+    found = through(check_canary(runner(model), *opened(model), None))
     assert found.why_not is not None
-    assert "rows depend on each other: the output y: it moved by" in found.why_not
+    assert "rows depend on each other: the output y: it changed by" in found.why_not
 
 
 def test_with_unverified_a_verified_file_is_not_merged_either(tmp_path: Path) -> None:
     model = scaled(tmp_path / "net.onnx")
-    stored = read_record(record_path(model))
+    stored = read_record(get_record_path(model))
     signature = read_signature(open_header(model), stored, unverified=True)
     why = plan_batching(signature, stored, None).why_not
     assert why is not None
@@ -179,5 +186,5 @@ def test_a_published_file_is_merged_by_the_record_it_was_published_with(tmp_path
     publish(export(Net(MIXING["first"]), tmp_path / "first.onnx"), str(tmp_path / "place"))
     publish(export(Net(torch.tanh), tmp_path / "tanh.onnx"), str(tmp_path / "other"))
     server = serving(f"first={tmp_path / 'place'}", f"tanh={tmp_path / 'other'}", "--workers", "1")
-    assert "requests run one by one: rows depend on each other" in server.lines[0]
+    assert "requests are run one by one: rows depend on each other" in server.lines[0]
     assert "batches of up to 8 along batch" in server.lines[1]

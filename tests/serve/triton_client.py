@@ -1,4 +1,4 @@
-"""What an existing client sees: tritonclient, over HTTP and gRPC. Run in an environment of its own, build/triton.
+"""Test with an existing client: tritonclient, over HTTP and gRPC. It runs in a separate environment, build/triton.
 
 tritonclient (2.73) wants an older protobuf, ml_dtypes and greenlet than the rest of the tests.
 """

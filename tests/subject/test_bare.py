@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairway.diagnostics.errors import UserError
 from fairway.model.checkpoint import load_checkpoint
-from fairway.model.meta_build import bare
+from fairway.model.meta_build import build_without_parameters
 from fairway.model.recipe import Overrides, load_model
 from fairway.model.weight_mappings import Mappings
 
@@ -48,7 +48,7 @@ def is_mapped(tensor: torch.Tensor) -> bool:
 
 
 def test_parameters_take_no_room_and_buffers_are_as_built() -> None:
-    with bare():
+    with build_without_parameters():
         model = Net()
     assert {p.device.type for p in model.parameters()} == {"meta"}
     assert model.scale.item() == 3.0
@@ -76,7 +76,7 @@ class Draws(TorchDispatchMode):
 
 
 def test_numbers_are_drawn_for_buffers_and_not_for_parameters() -> None:
-    with Draws() as draws, bare():
+    with Draws() as draws, build_without_parameters():
         model = Drawing()
     assert draws.on == ["cpu"]
     assert model.noise.min() >= 1
@@ -85,7 +85,7 @@ def test_numbers_are_drawn_for_buffers_and_not_for_parameters() -> None:
 
 def test_a_bare_model_with_its_checkpoint_answers_like_the_whole_one(tmp_path: Path, whole: Net) -> None:
     save_file(state(whole), tmp_path / "w.safetensors")
-    with bare():
+    with build_without_parameters():
         model = Net().eval()
     load_checkpoint(model, tmp_path / "w.safetensors", False)
     ids = torch.arange(10).reshape(2, 5)
@@ -186,7 +186,7 @@ def test_a_tensor_that_the_index_does_not_list_is_refused(tmp_path: Path, whole:
 def test_an_index_that_leaves_its_folder_is_refused(tmp_path: Path, whole: Net, name: str) -> None:
     index = shards(tmp_path, whole)
     index.write_text(json.dumps({"weight_map": {"table.weight": name}}))
-    assert complaint(index) == ("FW105", f"{index.name} names {name!r}, which is not a file beside it")
+    assert complaint(index) == ("FW105", f"{index.name} names {name!r}; shards must be in the same folder")
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_an_index_that_leaves_its_folder_is_refused(tmp_path: Path, whole: Net, 
 def test_what_is_no_index_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "model.safetensors.index.json").write_text(text)
     code, seen = complaint(tmp_path / "model.safetensors.index.json")
-    assert (code, "is no index of shards" in seen) == ("FW105", True)
+    assert (code, "is not an index of shards" in seen) == ("FW105", True)
 
 
 def test_whole_numbers_are_no_weights(tmp_path: Path, whole: Net) -> None:
@@ -209,4 +209,4 @@ def test_whole_numbers_are_no_weights(tmp_path: Path, whole: Net) -> None:
 def test_a_folder_with_two_candidates_is_refused(tmp_path: Path, whole: Net) -> None:
     for name in ("a.safetensors", "b.safetensors"):
         save_file(state(whole), tmp_path / name)
-    assert complaint(tmp_path) == ("FW104", f"{tmp_path} is a folder with 2 files that could be it")
+    assert complaint(tmp_path) == ("FW104", f"{tmp_path} is a folder with 2 files that could be the checkpoint")

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from fairway.diagnostics.errors import UserError
-from fairway.model.checkpoint import SHOWN, load_checkpoint
+from fairway.model.checkpoint import SHOWN_MISMATCHES, load_checkpoint
 
 
 class Net(nn.Module):
@@ -159,7 +159,7 @@ def test_another_architecture_is_answered_with_the_first_mismatches_and_their_nu
     assert seen.splitlines() == [
         "w.pt differs from Net in 9 places:",
         "    missing fc.bias",
-        *(f"    unexpected blocks.{i}.w" for i in range(SHOWN - 1)),
+        *(f"    unexpected blocks.{i}.w" for i in range(SHOWN_MISMATCHES - 1)),
         "    and 4 more",
     ]
 

@@ -73,7 +73,7 @@ def test_tensors_come_in_the_specs_order_whatever_the_files(tmp_path: Path, subj
         ),
         ({"x": torch.zeros(4, 5), "y": torch.zeros(4, 1)}, ": x is float32[4, 5], the spec says x: float32[batch, 3]"),
         ({"x": torch.zeros(4, 3), "y": torch.zeros(5, 1)}, ": batch is 4 by x axis 0 and 5 by y axis 0"),
-        ({"x": torch.zeros(9, 3), "y": torch.zeros(9, 1)}, ": batch=9 lies outside the domain batch 2..8"),
+        ({"x": torch.zeros(9, 3), "y": torch.zeros(9, 1)}, ": batch=9 is outside the domain batch 2..8"),
     ],
     ids=["missing", "dtype", "rank", "fixed size", "disagree", "outside"],
 )

@@ -12,15 +12,15 @@ from torch import Tensor
 from torch.export import Dim
 
 from fairway.diagnostics.errors import UserError
-from fairway.model.declare import Declared, declare, read_annotations
+from fairway.model.declare import DeclaredDims, read_annotations, read_dims
 from fairway.model.tree import flatten
 
 PAST = {"past": [{"key": torch.zeros(2, 8, 5, 4), "value": torch.zeros(2, 8, 5, 4)} for _ in range(2)]}
 
 
-def declared(dims: Any, **named: Any) -> Declared:
+def declared(dims: Any, **named: Any) -> DeclaredDims:
     leaves = [leaf for leaf in flatten(named) if isinstance(leaf.value, torch.Tensor)]
-    return declare(dims, leaves, list(named))
+    return read_dims(dims, leaves, list(named))
 
 
 def shape(dims: Any, tensor: Tensor | None = None) -> list[str]:
@@ -97,7 +97,7 @@ def test_a_torch_dim_without_bounds_leaves_them_undeclared() -> None:
     assert declared({"x": {0: Dim("batch")}}, x=torch.zeros(2, 5, 3)).bounds == {}
 
 
-def test_a_torch_dim_that_says_nothing_of_its_minimum_does_not_mean_size_zero() -> None:
+def test_a_torch_dim_without_a_minimum_does_not_include_size_zero() -> None:
     assert declared({"x": {0: Dim("batch", max=64)}}, x=torch.zeros(2, 5, 3)).bounds == {"batch": (1, 64)}
 
 
@@ -116,7 +116,7 @@ def test_an_automatic_dim_is_named_after_its_input_and_axis(hint: Any) -> None:
     assert found.bounds == {}
 
 
-def test_an_automatic_dim_inside_a_tree_has_a_name_that_can_be_written() -> None:
+def test_an_automatic_dim_inside_a_tree_has_a_valid_name() -> None:
     found = declared({"past": [{"key": {2: Dim.AUTO}}]}, **PAST)
     assert str(found.shapes["past.0.key"][2]) == "past_0_key_2"
 

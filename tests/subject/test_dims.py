@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fairway.diagnostics.errors import UserError
-from fairway.model.dims import UNDECLARED_HIGH, Dim, Domain, Size, build_domain, parse_size, show
+from fairway.model.dims import UNDECLARED_HIGH, Dim, Domain, Size, build_domain, describe_point, parse_size
 
 
 def complaint(call: Any) -> tuple[str, str]:
@@ -105,8 +105,8 @@ def test_a_domain_knows_its_points() -> None:
 def test_domains_and_points_print_as_people_write_them() -> None:
     assert str(Domain((Dim("a", 1, 4), Dim("b", 8, 64, 8)))) == "a 1..4, b 8..64 %8"
     assert str(Domain(())) == "one fixed shape"
-    assert show({"a": 1, "b": 2}) == "a=1, b=2"
-    assert show({}) == "the fixed shape"
+    assert describe_point({"a": 1, "b": 2}) == "a=1, b=2"
+    assert describe_point({}) == "the fixed shape"
 
 
 def test_sizes_with_the_same_text_are_the_same_size() -> None:

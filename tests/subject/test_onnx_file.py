@@ -12,7 +12,7 @@ import torch
 from onnx import TensorProto, helper
 
 from fairway.diagnostics.errors import UserError
-from fairway.model.onnx_file import check_signature, dims_fixed, open_header
+from fairway.model.onnx_file import check_signature, find_fixed_dims, open_header, open_model
 from fairway.model.subject import Subject, build_subject
 
 
@@ -33,7 +33,7 @@ def save(folder: Path, proto: Any) -> Path:
 
 
 def outside(name: str, location: str = "../secret", **entries: str) -> Any:
-    """A tensor whose values lie in a file of their own."""
+    """Return a tensor whose values are in another file."""
     tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
     for key, text in {"location": location, **entries}.items():
         tensor.external_data.add(key=key, value=text)
@@ -75,7 +75,7 @@ def test_external_data_in_a_folder_below_is_fine(tmp_path: Path) -> None:
 def test_external_data_outside_the_folder_is_refused(tmp_path: Path, location: str) -> None:
     (tmp_path / "link").symlink_to("/etc/passwd")
     path = save(tmp_path, model([], (), [outside("a", location)]))
-    assert complaint(path) == ("FW112", f"m.onnx: a asks for {location!r}")
+    assert complaint(path) == ("FW112", f"m.onnx: a refers to {location!r}")
 
 
 def hidden(tensor: Any, where: str) -> Any:
@@ -100,7 +100,7 @@ def hidden(tensor: Any, where: str) -> Any:
 
 @pytest.mark.parametrize("where", ["node", "subgraph", "subgraph's weights", "function", "sparse"])
 def test_external_data_is_found_wherever_it_hides(tmp_path: Path, where: str) -> None:
-    assert complaint(save(tmp_path, hidden(outside("a"), where))) == ("FW112", "m.onnx: a asks for '../secret'")
+    assert complaint(save(tmp_path, hidden(outside("a"), where))) == ("FW112", "m.onnx: a refers to '../secret'")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_external_data_is_found_wherever_it_hides(tmp_path: Path, where: str) ->
         ({"length": "99"}, "FW111", "w.bin has 16 bytes, m.onnx needs 99"),
         ({"offset": "-8"}, "FW110", "m.onnx: a has an offset or length below 0"),
         ({"length": "-8"}, "FW110", "m.onnx: a has an offset or length below 0"),
-        ({"offset": "x"}, "FW110", "m.onnx: a has an offset or length that is no number"),
+        ({"offset": "x"}, "FW110", "m.onnx: a has an offset or length that is not a number"),
     ],
 )
 def test_external_data_that_cannot_be_there_is_refused(
@@ -122,7 +122,7 @@ def test_external_data_that_cannot_be_there_is_refused(
 
 def test_missing_external_data_is_refused(tmp_path: Path) -> None:
     path = save(tmp_path, model([], (), [outside("a", "w.bin")]))
-    assert complaint(path) == ("FW111", "m.onnx needs w.bin, which is not beside it")
+    assert complaint(path) == ("FW111", "m.onnx needs w.bin, which does not exist or is not a regular file")
 
 
 def test_what_is_no_onnx_file_is_refused(tmp_path: Path) -> None:
@@ -130,10 +130,10 @@ def test_what_is_no_onnx_file_is_refused(tmp_path: Path) -> None:
     assert complaint(path) == ("FW110", f"{path} does not exist")
     assert complaint(tmp_path) == ("FW110", f"{tmp_path} is a folder")
     path.write_bytes(b"")
-    assert complaint(path) == ("FW110", f"{path} (0 bytes) holds no graph with outputs")
+    assert complaint(path) == ("FW110", f"{path} (0 bytes) contains no graph with outputs")
     path.write_text("hello world\n")
     code, seen = complaint(path)
-    assert (code, seen.split(": ")[0]) == ("FW110", f"{path} (12 bytes) is truncated or no ONNX model")
+    assert (code, seen.split(": ")[0]) == ("FW110", f"{path} (12 bytes) is truncated or not an ONNX model")
 
 
 @pytest.mark.parametrize("part", [0.3, 0.6, 0.95])
@@ -175,13 +175,21 @@ def test_other_inputs_than_declared_are_refused(tmp_path: Path, subject: Subject
     assert (caught.value.finding.code, caught.value.finding.seen) == ("FW411", seen)
 
 
+def test_a_model_is_opened_only_with_the_subjects_inputs(tmp_path: Path, subject: Subject) -> None:
+    path = save(tmp_path, model([value("z", ["b"])]))
+    assert open_model(path).inputs[0].name == "z"
+    with pytest.raises(UserError) as caught:
+        open_model(path, subject)
+    assert caught.value.finding.code == "FW411"
+
+
 def test_an_input_that_the_exporter_renamed_for_an_outputs_sake_is_named(tmp_path: Path, subject: Subject) -> None:
     named = model([value("x.1", ["b", "t", 3])])
     named.graph.output[0].name = "x"
     with pytest.raises(UserError) as caught:
         check_signature(open_header(save(tmp_path, named)), subject)
     assert caught.value.finding.seen == (
-        "the file takes x.1; declared are x. An output has the name x, too; so the exporter renamed the input to x.1"
+        "the file takes x.1; declared are x. An output is named x too, so the exporter renamed the input to x.1"
     )
 
 
@@ -192,8 +200,8 @@ def test_declared_inputs_and_those_of_unknown_rank_are_accepted(tmp_path: Path, 
 
 def test_axes_that_the_file_fixes_are_named(tmp_path: Path, subject: Subject) -> None:
     header = open_header(save(tmp_path, model([value("x", ["b", 10, 3])])))
-    assert dims_fixed(header, subject) == ["x axis 1 (time) is fixed at 10"]
-    assert dims_fixed(open_header(save(tmp_path, model([value("x", None)]))), subject) == []
+    assert find_fixed_dims(header, subject) == ["x axis 1 (time) is fixed at 10"]
+    assert find_fixed_dims(open_header(save(tmp_path, model([value("x", None)]))), subject) == []
 
 
 def test_reading_a_header_leaves_the_file_alone(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_several_recipes_are_told_apart_by_name(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["Net", "ready", "build"])
-def test_a_class_a_module_and_a_function_take_their_inputs_from_the_command_line(folder: Path, name: str) -> None:
+def test_the_command_line_gives_inputs_to_anything_but_a_recipe(folder: Path, name: str) -> None:
     (folder / "r.py").write_text(NET + "ready = Net()\n\n\ndef build():\n    return Net(8)\n")
     subject = load_subject(f"r.py:{name}", Overrides(inputs=("x: float32[n, 3]",), bounds={"n": (2, 5)}))
     assert type(subject.model).__name__ == "Net"
@@ -110,13 +110,13 @@ def test_a_relative_checkpoint_starts_at_the_recipes_folder(folder: Path) -> Non
 
 def test_a_recipe_imports_its_neighbours_at_once_or_later(folder: Path) -> None:
     (folder / "sub").mkdir()
-    (folder / "sub/neighbour_now.py").write_text("WIDTH = 5\n")
-    (folder / "sub/neighbour_built.py").write_text("HEIGHT = 6\n")
-    (folder / "sub/neighbour_late.py").write_text("FACTOR = 7\n")
+    (folder / "sub/neighbor_now.py").write_text("WIDTH = 5\n")
+    (folder / "sub/neighbor_built.py").write_text("HEIGHT = 6\n")
+    (folder / "sub/neighbor_late.py").write_text("FACTOR = 7\n")
     (folder / "sub/r.py").write_text(
-        "from neighbour_now import WIDTH\n"
-        + NET.replace("return self.fc(x)", "from neighbour_late import FACTOR\n        return self.fc(x) * FACTOR")
-        + "def build():\n    from neighbour_built import HEIGHT\n    return Net(WIDTH * HEIGHT)\n\n\n"
+        "from neighbor_now import WIDTH\n"
+        + NET.replace("return self.fc(x)", "from neighbor_late import FACTOR\n        return self.fc(x) * FACTOR")
+        + "def build():\n    from neighbor_built import HEIGHT\n    return Net(WIDTH * HEIGHT)\n\n\n"
         + f"net = fairway.Recipe(build, {LINE})\n"
     )
     subject = load_subject("sub/r.py", Overrides())
@@ -202,7 +202,7 @@ def test_a_recipe_that_raises_is_reported_with_the_users_line(
     assert (finding.where.file, finding.where.line, finding.where.source) == (str(folder / "r.py"), line, source)
 
 
-def test_a_module_that_raises_or_lacks_a_package_is_not_said_to_be_missing(folder: Path) -> None:
+def test_a_module_that_raises_is_not_reported_as_missing(folder: Path) -> None:
     for name, body in (("pkg_raises", "1 / 0\n"), ("pkg_lacks", "import nosuch_package\n")):
         (folder / name).mkdir()
         (folder / name / "__init__.py").write_text(body)

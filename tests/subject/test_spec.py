@@ -111,7 +111,7 @@ def test_a_size_that_is_none_is_refused(size: str) -> None:
     assert seen.splitlines()[0] == "a size belongs here: a number, a name, or 2*name+1"
 
 
-def test_the_caret_stands_under_the_size_and_not_under_the_blank_before_it() -> None:
+def test_the_caret_is_under_the_size_after_its_blank() -> None:
     _, line, caret = refusal("x: float32[n,   3!]").split("\n")
     assert line[caret.index("^")] == "3"
 

@@ -18,7 +18,7 @@ from fairway.model.dims import Dim, Domain
 from fairway.model.example import choose_example
 from fairway.model.spec import parse_input
 from fairway.model.subject import Subject, build_subject
-from fairway.model.values import FLAVOURS
+from fairway.model.values import FLAVORS
 
 
 class Echo(nn.Module):
@@ -33,7 +33,7 @@ def spec(subject: Subject) -> list[str]:
 
 
 def called(subject: Subject, seed: int = 5, **sizes: int) -> Any:
-    """What the model got at a point."""
+    """Return the inputs that the model got at a point."""
     args, kwargs = subject.call(subject.make({**subject.example, **sizes}, seed, "normal"))
     return subject.model(*args, **kwargs)
 
@@ -92,10 +92,10 @@ def test_a_function_is_asked_with_the_seed_and_the_sizes() -> None:
     got = called(subject, seed=6, n=9, m=4)
     assert asked[-1] == (6, 9, 4)
     assert (tuple(got["a"].shape), float(got["a"][0, 0]), tuple(got["b"].shape)) == ((9, 4), 6.0, (9,))
-    assert subject.flavours == ("normal",)
+    assert subject.flavors == ("normal",)
 
 
-def test_a_function_may_draw_from_the_global_generators_and_is_reproducible_all_the_same() -> None:
+def test_a_function_that_uses_global_generators_is_reproducible() -> None:
     def inputs(seed: int, n: int) -> tuple[Tensor, ...]:
         return (torch.randn(n),)
 
@@ -109,7 +109,7 @@ def test_spec_lines_are_keyword_arguments() -> None:
     assert spec(subject) == ["c: int64[n] < 5", "a: float32[n, 3]"]
     got = called(subject, n=4)
     assert (tuple(got["a"].shape), got["b"], tuple(got["c"].shape)) == ((4, 3), None, (4,))
-    assert subject.flavours == FLAVOURS
+    assert subject.flavors == FLAVORS
 
 
 def test_one_spec_line_may_stand_alone() -> None:
@@ -264,7 +264,7 @@ def test_building_a_subject_leaves_random_state_dtype_and_grad_mode_alone() -> N
 # The example that exports start from
 
 
-def test_the_example_has_distinct_sizes_of_at_least_two_unlike_any_fixed_size() -> None:
+def test_the_example_has_distinct_sizes_above_one() -> None:
     domain = Domain((Dim("a", 1, 64), Dim("b", 1, 64), Dim("c", 0, 64)))
     point = choose_example(domain, [parse_input("x: float32[a, b, c, 2, 5]")], {})
     assert point == {"a": 3, "b": 7, "c": 11}
@@ -289,7 +289,7 @@ def test_a_second_example_differs_in_every_dim_that_can() -> None:
     assert choose_example(domain, (), {}, avoid=first)["b"] == 4
 
 
-def test_the_example_tensors_own_sizes_are_kept_where_exporters_can_tell_them_apart() -> None:
+def test_sizes_of_example_tensors_are_kept_if_they_are_distinct() -> None:
     subject = build_subject(Echo(), (torch.zeros(4, 9, 3),), dims={"a": "b t 3"})
     assert subject.example == {"b": 4, "t": 9}
 
@@ -337,21 +337,26 @@ def test_an_example_asked_for_by_name_is_taken_as_it_is() -> None:
             ["a.k: float32[n]", "a: float32[n]"],
             {},
             "FW011",
-            "'a' and 'a.k' are both declared; 'a' is a tensor or holds some",
+            "'a' and 'a.k' are both declared; 'a' is either a tensor or a container",
         ),
         (
             ["a: float32[n]", "a.k: float32[n]"],
             {},
             "FW011",
-            "'a' and 'a.k' are both declared; 'a' is a tensor or holds some",
+            "'a' and 'a.k' are both declared; 'a' is either a tensor or a container",
         ),
         ("a: int64[n] = lengths(time)", {}, "FW005", "a = lengths(time): 'time' is not a dim; the dims are: n"),
-        ("a: float32[n]", {"dims": {"a": "n"}}, "FW015", "dims is given beside spec lines, which say the dims already"),
+        (
+            "a: float32[n]",
+            {"dims": {"a": "n"}},
+            "FW015",
+            "dims is given together with spec lines, which already declare the dims",
+        ),
         ("a: float32[n]", {"example": {"m": 3}}, "FW005", "example names 'm'; the dims are: n"),
         ("a: float32[n]", {"example": {"n": 99}}, "FW003", "the example's n=99 is outside n 1..64"),
         ("a: float32[n]", {"input_names": ["x", "y"]}, "FW011", "input_names gives ['x', 'y']; the inputs are ['a']"),
-        ("a: float32[n-3]", {}, "FW004", "a axis 0: n-3 is no size at n=1"),
-        ("a: float32[n//m]", {"bounds": {"m": (0, 4)}}, "FW004", "a axis 0: n//m is no size at n=1, m=0"),
+        ("a: float32[n-3]", {}, "FW004", "a axis 0: n-3 is not a size at n=1"),
+        ("a: float32[n//m]", {"bounds": {"m": (0, 4)}}, "FW004", "a axis 0: n//m is not a size at n=1, m=0"),
     ],
 )
 def test_inputs_that_do_not_fit_are_refused(inputs: Any, more: dict[str, Any], code: str, seen: str) -> None:
@@ -381,10 +386,13 @@ def test_a_function_needs_bounds_for_each_dim() -> None:
 @pytest.mark.parametrize(
     ("answer", "seen"),
     [
-        (lambda n: torch.zeros(2), "inputs(7, n=5) gave a as float32[2], not float32[5]"),
-        (lambda n: torch.zeros(n, n), "inputs(7, n=5) gave a as float32[5, 5], not float32[5]"),
-        (lambda n: torch.zeros(n, dtype=torch.float64), "inputs(7, n=5) gave a as float64[5], not float32[5]"),
-        (lambda n: [torch.zeros(n), torch.zeros(n)], "inputs(7, n=5) gave 2 tensors, before it gave 1"),
+        (lambda n: torch.zeros(2), "inputs(7, n=5) returned a as float32[2]; float32[5] was expected"),
+        (lambda n: torch.zeros(n, n), "inputs(7, n=5) returned a as float32[5, 5]; float32[5] was expected"),
+        (
+            lambda n: torch.zeros(n, dtype=torch.float64),
+            "inputs(7, n=5) returned a as float64[5]; float32[5] was expected",
+        ),
+        (lambda n: [torch.zeros(n), torch.zeros(n)], "inputs(7, n=5) returned 2 tensors; it returned 1 before"),
     ],
     ids=["size", "rank", "dtype", "count"],
 )

@@ -7,23 +7,23 @@ import torch
 
 from fairway.model.dims import Point
 from fairway.model.spec import DTYPES, MASKS, parse_input
-from fairway.model.values import FLAVOURS, LARGE, UNDECLARED_BELOW, Flavour, bring_near, make_tensor, resemble
+from fairway.model.values import FLAVORS, LARGE, UNDECLARED_BELOW, Flavor, bring_near, make_tensor, resemble
 
 SEEDS = range(40)
 
 
-def make(line: str, point: Point, seed: int = 1, flavour: Flavour = "normal") -> torch.Tensor:
-    return make_tensor(parse_input(line), point, torch.Generator().manual_seed(seed), flavour)
+def make(line: str, point: Point, seed: int = 1, flavor: Flavor = "normal") -> torch.Tensor:
+    return make_tensor(parse_input(line), point, torch.Generator().manual_seed(seed), flavor)
 
 
-def like(example: torch.Tensor, shape: tuple[int, ...], seed: int = 1, flavour: Flavour = "normal") -> torch.Tensor:
-    return resemble(example, shape, torch.Generator().manual_seed(seed), flavour)
+def like(example: torch.Tensor, shape: tuple[int, ...], seed: int = 1, flavor: Flavor = "normal") -> torch.Tensor:
+    return resemble(example, shape, torch.Generator().manual_seed(seed), flavor)
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("flavor", FLAVORS)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_dtype_has_every_flavour(dtype: str, flavour: Flavour) -> None:
-    tensor = make(f"x: {dtype}[b, 3]", {"b": 4}, flavour=flavour)
+def test_every_dtype_has_every_flavor(dtype: str, flavor: Flavor) -> None:
+    tensor = make(f"x: {dtype}[b, 3]", {"b": 4}, flavor=flavor)
     assert (tensor.dtype, tuple(tensor.shape)) == (getattr(torch, dtype), (4, 3))
 
 
@@ -42,11 +42,11 @@ def test_making_values_leaves_the_global_random_state_alone() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("flavor", FLAVORS)
 @pytest.mark.parametrize("kind", MASKS)
-def test_every_row_of_a_mask_keeps_a_real_element(kind: str, flavour: Flavour) -> None:
+def test_every_row_of_a_mask_keeps_a_real_element(kind: str, flavor: Flavor) -> None:
     for seed in SEEDS:
-        mask = make(f"mask: bool[b, n] = {kind}", {"b": 5, "n": 6}, seed, flavour)
+        mask = make(f"mask: bool[b, n] = {kind}", {"b": 5, "n": 6}, seed, flavor)
         real = mask if kind.startswith("keep") else ~mask
         assert real.any(dim=-1).all()
 
@@ -83,8 +83,8 @@ def test_both_sides_of_padding_occur_unless_one_is_named(kind: str, sides: set[s
 
 
 def test_a_mask_pads_nothing_at_least_and_all_but_one_at_most() -> None:
-    assert make("m: bool[b, n] = keep", {"b": 3, "n": 5}, flavour="least").sum(-1).tolist() == [5, 5, 5]
-    assert make("m: bool[b, n] = keep", {"b": 3, "n": 5}, flavour="most").sum(-1).tolist() == [1, 1, 1]
+    assert make("m: bool[b, n] = keep", {"b": 3, "n": 5}, flavor="least").sum(-1).tolist() == [5, 5, 5]
+    assert make("m: bool[b, n] = keep", {"b": 3, "n": 5}, flavor="most").sum(-1).tolist() == [1, 1, 1]
 
 
 def test_a_mask_may_be_of_numbers() -> None:
@@ -93,27 +93,27 @@ def test_a_mask_may_be_of_numbers() -> None:
     assert set(mask.unique().tolist()) <= {0, 1}
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
-def test_declared_ranges_are_respected(flavour: Flavour) -> None:
+@pytest.mark.parametrize("flavor", FLAVORS)
+def test_declared_ranges_are_respected(flavor: Flavor) -> None:
     for seed in SEEDS:
-        ids = make("x: int64[n] < 7", {"n": 50}, seed, flavour)
+        ids = make("x: int64[n] < 7", {"n": 50}, seed, flavor)
         assert (ids >= 0).all()
         assert (ids < 7).all()
-        whole = make("x: int8[n] in -3..4", {"n": 50}, seed, flavour)
+        whole = make("x: int8[n] in -3..4", {"n": 50}, seed, flavor)
         assert (whole >= -3).all()
         assert (whole <= 4).all()
-        real = make("x: float32[n] in 0.25..0.75", {"n": 50}, seed, flavour)
+        real = make("x: float32[n] in 0.25..0.75", {"n": 50}, seed, flavor)
         assert (real >= 0.25).all()
         assert (real <= 0.75).all()
-        lengths = make("x: int64[n] = lengths(time)", {"n": 50, "time": 6}, seed, flavour)
+        lengths = make("x: int64[n] = lengths(time)", {"n": 50, "time": 6}, seed, flavor)
         assert (lengths >= 1).all()
         assert (lengths <= 6).all()
 
 
 def test_the_ends_of_a_range_are_reached() -> None:
-    assert make("x: int64[n] < 7", {"n": 3}, flavour="most").tolist() == [6, 6, 6]
-    assert make("x: int64[n] in -2..7", {"n": 2}, flavour="least").tolist() == [-2, -2]
-    assert make("x: float32[n] in 0.5..2", {"n": 2}, flavour="most").tolist() == [2.0, 2.0]
+    assert make("x: int64[n] < 7", {"n": 3}, flavor="most").tolist() == [6, 6, 6]
+    assert make("x: int64[n] in -2..7", {"n": 2}, flavor="least").tolist() == [-2, -2]
+    assert make("x: float32[n] in 0.5..2", {"n": 2}, flavor="most").tolist() == [2.0, 2.0]
     drawn = make("x: int64[n] < 3", {"n": 200})
     assert set(drawn.tolist()) == {0, 1, 2}
 
@@ -124,20 +124,20 @@ def test_whole_numbers_without_a_limit_stay_small() -> None:
 
 
 def test_large_values_are_large() -> None:
-    assert make("x: float32[n]", {"n": 100}, flavour="large").abs().max() > 30
+    assert make("x: float32[n]", {"n": 100}, flavor="large").abs().max() > 30
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("flavor", FLAVORS)
 @pytest.mark.parametrize(
     "line", ["x: float32[n]", "m: bool[2, n] = padding", "l: int64[2] = lengths(n)", "i: int64[n] < 5"]
 )
-def test_a_size_of_zero_can_be_made(line: str, flavour: Flavour) -> None:
-    tensor = make(line, {"n": 0}, flavour=flavour)
+def test_a_size_of_zero_can_be_made(line: str, flavor: Flavor) -> None:
+    tensor = make(line, {"n": 0}, flavor=flavor)
     assert tuple(tensor.shape) == parse_input(line).sizes({"n": 0})
     assert not line.startswith("l") or tensor.tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("flavor", FLAVORS)
 @pytest.mark.parametrize(
     "example",
     [
@@ -149,9 +149,9 @@ def test_a_size_of_zero_can_be_made(line: str, flavour: Flavour) -> None:
     ],
     ids=["floats", "few floats", "ints", "bools", "scalar"],
 )
-def test_values_made_from_an_example_stay_within_it(example: torch.Tensor, flavour: Flavour) -> None:
+def test_values_made_from_an_example_stay_within_it(example: torch.Tensor, flavor: Flavor) -> None:
     for seed in range(5):
-        made = like(example, (6, 5), seed, flavour)
+        made = like(example, (6, 5), seed, flavor)
         assert (made.dtype, tuple(made.shape)) == (example.dtype, (6, 5))
         assert made.min() >= example.min()
         assert made.max() <= example.max()
@@ -168,7 +168,7 @@ def test_values_made_from_an_example_differ_by_seed() -> None:
 
 
 def test_mixed_values_hold_ordinary_and_edge_rows_and_elements() -> None:
-    whole = make("x: int64[n, 8] < 100", {"n": 400}, flavour="mixed")
+    whole = make("x: int64[n, 8] < 100", {"n": 400}, flavor="mixed")
     rows = [set(row.tolist()) for row in whole]
     assert {0} in rows
     assert {99} in rows
@@ -177,7 +177,7 @@ def test_mixed_values_hold_ordinary_and_edge_rows_and_elements() -> None:
 
 
 def test_mixed_floats_hold_zeros_and_far_values_of_both_signs() -> None:
-    drawn = make("x: float32[n, 6]", {"n": 400}, flavour="mixed")
+    drawn = make("x: float32[n, 6]", {"n": 400}, flavor="mixed")
     assert (drawn == 0).all(-1).any()
     assert (drawn > 0.9 * LARGE).all(-1).any()
     assert (drawn < -0.9 * LARGE).all(-1).any()
@@ -186,7 +186,7 @@ def test_mixed_floats_hold_zeros_and_far_values_of_both_signs() -> None:
 
 @pytest.mark.parametrize("kind", MASKS)
 def test_mixed_masks_hold_rows_without_padding_and_rows_of_nearly_nothing_else(kind: str) -> None:
-    mask = make(f"mask: bool[b, n] = {kind}", {"b": 200, "n": 30}, flavour="mixed")
+    mask = make(f"mask: bool[b, n] = {kind}", {"b": 200, "n": 30}, flavor="mixed")
     real = (mask if kind.startswith("keep") else ~mask).sum(-1)
     assert (real == 30).sum() > 25
     assert (real == 1).sum() > 15
@@ -194,13 +194,13 @@ def test_mixed_masks_hold_rows_without_padding_and_rows_of_nearly_nothing_else(k
 
 
 def test_floats_without_a_range_have_far_ends() -> None:
-    assert (make("x: float32[n]", {"n": 50}, flavour="most") >= 0.9 * LARGE).all()
-    assert (make("x: float32[n]", {"n": 50}, flavour="least") <= -0.9 * LARGE).all()
-    assert make("x: float32[n]", {"n": 50}, flavour="most").std() > 0
+    assert (make("x: float32[n]", {"n": 50}, flavor="most") >= 0.9 * LARGE).all()
+    assert (make("x: float32[n]", {"n": 50}, flavor="least") <= -0.9 * LARGE).all()
+    assert make("x: float32[n]", {"n": 50}, flavor="most").std() > 0
 
 
 def test_large_values_reach_to_where_exp_leaves_float32():
-    drawn = make("x: float32[n]", {"n": 40}, flavour="large")
+    drawn = make("x: float32[n]", {"n": 40}, flavor="large")
     assert torch.isinf(torch.exp(drawn)).any()
     assert (torch.exp(drawn) == 0).any()
     assert (drawn.abs() < LARGE).any()

@@ -1,9 +1,9 @@
-"""The checks that plug-ins call go red for what is wrong, and say what."""
+"""The checks for plug-ins fail for each kind of mistake, and name it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,10 @@ from onnxscript import opset18 as op
 
 from fairway.convert.remedies.catalogue import BUILT_IN
 from fairway.convert.remedies.contract import Case, Match, Refusal
-from fairway.diagnostics.knowledge.entry import shipped
+from fairway.diagnostics import knowledge
+from fairway.diagnostics.knowledge.entry import load_shipped_entries
 from fairway.testing import check_knowledge, check_remedy, check_translations
+from fairway.torch_internals.patching import patch_attribute
 
 GOOD = BUILT_IN["mul_scalar"]
 RELU = torch.ops.aten.relu.default
@@ -55,40 +57,95 @@ def patches(case: Case, match: Match) -> Iterator[None]:
     yield
 
 
+@contextmanager
+def replaces_to(case: Case, match: Match) -> Iterator[None]:
+    torch.nn.Module.to = lambda self, *args: self
+    yield
+
+
+@contextmanager
+def restores_only_without_an_error(case: Case, match: Match) -> Iterator[None]:
+    original = torch.tril
+    torch.tril = torch.triu
+    yield
+    torch.tril = original
+
+
+def never_leaves_its_patch(case: Case, match: Match) -> AbstractContextManager[None]:
+    LEFT_OPEN.append(patch_attribute(torch.nn.functional, "gelu", torch.nn.functional.relu))
+    LEFT_OPEN[-1].__enter__()
+    return nullcontext()
+
+
+LEFT_OPEN: list[AbstractContextManager[None]] = []
+
+
+@contextmanager
+def hooks(case: Case, match: Match) -> Iterator[None]:
+    case.model.register_forward_hook(lambda *_: None)
+    yield
+
+
+@contextmanager
+def replaces_a_weight(case: Case, match: Match) -> Iterator[None]:
+    case.model.rnn.weight_hh_l0 = torch.nn.Parameter(torch.zeros(12, 4))
+    yield
+
+
 def matches(case: Case) -> Match:
     return Match("here")
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
-        ({"name": "Mul-Scalar"}, "the name 'Mul-Scalar' is no name of a module"),
-        ({"stage": "magic"}, "the stage 'magic' is none of source, model, library, translation, graph"),
+        ({"name": "Mul-Scalar"}, "the name 'Mul-Scalar' is not the name of a module"),
+        ({"stage": "magic"}, "the stage 'magic' is not one of source, model, library, translation, graph"),
         ({"cures": "FW999"}, "there is no finding FW999"),
         ({"affected": {}}, "no affected versions"),
-        ({"affected": {"Torch!": ">1"}}, "'Torch!' is no package"),
+        ({"affected": {"Torch!": ">1"}}, "'Torch!' is not the name of a package"),
         ({"upstream": ("#3",)}, "'#3' is not owner/repo#number"),
         ({"title": " "}, "the title or the safety is empty"),
         ({"title": "two\nlines"}, "more than one line: 'two\\nlines'"),
-        ({"safety": "Safe"}, "the safety is no sentence"),
-        ({"detect": lambda case: None}, "detect answered None"),
+        ({"safety": "Safe"}, "the safety does not end with a period"),
+        ({"detect": lambda case: None}, "detect returned None"),
         ({"detect": lambda case: Refusal("")}, "no reason is given"),
         ({"detect": trains}, "detect changed the mode"),
         ({"detect": leaves}, "detect left something for the exporter"),
         ({"detect": spoils}, "detect changed the weights"),
         ({"detect": matches, "apply": swallows}, "apply swallowed an error"),
         ({"detect": matches, "apply": forgets}, "apply left something for the exporter"),
-        ({"detect": matches, "apply": patches}, "apply left a library patched"),
+        (
+            {"detect": matches, "apply": patches},
+            "apply left a library patched: torch.backends.mha.get_fastpath_enabled()",
+        ),
+        (
+            {"detect": matches, "apply": replaces_to},
+            "apply left a library patched: torch.nn.modules.module.Module.to",
+        ),
+        (
+            {"detect": matches, "apply": restores_only_without_an_error},
+            "apply left a library patched: torch.tril",
+        ),
+        (
+            {"detect": matches, "apply": never_leaves_its_patch},
+            "apply left a library patched: torch.nn.functional.gelu",
+        ),
+        ({"detect": matches, "apply": hooks}, "apply left MixedModel patched"),
+        ({"detect": matches, "apply": replaces_a_weight}, "apply left GRU patched"),
     ],
 )
-def test_a_remedy_with_a_fault_is_refused(changes: dict[str, Any], said: str) -> None:
-    fast = torch.backends.mha.get_fastpath_enabled()
+def test_a_remedy_with_a_fault_is_refused(changes: dict[str, Any], message: str) -> None:
+    fast, move, tril = torch.backends.mha.get_fastpath_enabled(), torch.nn.Module.to, torch.tril
     try:
         with pytest.raises(AssertionError) as error:
             check_remedy(replace(GOOD, **changes))
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
-    assert str(error.value).startswith(said)
+        torch.nn.Module.to, torch.tril = move, tril
+        while LEFT_OPEN:
+            LEFT_OPEN.pop().__exit__(None, None, None)
+    assert str(error.value).startswith(message)
 
 
 def test_a_remedy_must_match_the_model_that_is_given() -> None:
@@ -135,8 +192,8 @@ def test_knowledge_is_read_and_what_is_wrong_in_it_is_told(tmp_path: Path) -> No
     with pytest.raises(AssertionError, match="a-bug: there is no remedy of_theirs"):
         check_knowledge(tmp_path)
     assert check_knowledge(tmp_path, remedies=("of_theirs",))
-    file.write_text(ENTRY.replace("a-bug", shipped()[0].id))
-    with pytest.raises(AssertionError, match="is one of Fairway's own"):
+    file.write_text(ENTRY.replace("a-bug", load_shipped_entries()[0].id))
+    with pytest.raises(AssertionError, match="is the id of another entry of Fairway"):
         check_knowledge(tmp_path)
     file.write_text(ENTRY.replace("unreported", "who knows"))
     with pytest.raises(AssertionError, match="the status 'who knows' is none of"):
@@ -147,6 +204,4 @@ def test_knowledge_is_read_and_what_is_wrong_in_it_is_told(tmp_path: Path) -> No
 
 
 def test_fairways_own_knowledge_passes() -> None:
-    import fairway.diagnostics.knowledge
-
-    assert {entry.id for entry in check_knowledge(fairway.knowledge)} == {entry.id for entry in shipped()}
+    assert {entry.id for entry in check_knowledge(knowledge)} == {entry.id for entry in load_shipped_entries()}

@@ -1,4 +1,4 @@
-"""What is said of torch's own translations is still so. A red test here means that torch was cured, and ours can go."""
+"""torch's own translations still have the defects. If a test fails here, torch was fixed, and ours can be removed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ours import Trial
 from torch.nn import functional
 
 from fairway.convert.translations import TRANSLATIONS
-from fairway.convert.translations.better import BETTER, torchs_own
-from fairway.convert.translations.fake_quantize import captured
+from fairway.convert.translations.better import DEFECTS, find_torch_translation
+from fairway.convert.translations.fake_quantize import register_shapes
 
 aten = torch.ops.aten
 
@@ -48,10 +48,10 @@ def inputs(length: int) -> tuple[torch.Tensor, ...]:
     return torch.arange(1.0, length + 1), torch.arange(length) // 2
 
 
-def test_every_entry_is_looked_at_here_and_torch_has_one_of_its_own() -> None:
-    assert {*WRONG, *REFUSED} == set(BETTER)
-    assert set(BETTER) <= set(TRANSLATIONS)
-    assert all(torchs_own(operator) is not None for operator in BETTER)
+def test_every_entry_is_tested_here_and_torch_has_a_translation() -> None:
+    assert {*WRONG, *REFUSED} == set(DEFECTS)
+    assert set(DEFECTS) <= set(TRANSLATIONS)
+    assert all(find_torch_translation(operator) is not None for operator in DEFECTS)
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +67,9 @@ def test_torchs_own_is_wrong_without_a_word(silent: Trial, operator: Any) -> Non
 
 @pytest.mark.parametrize("operator", REFUSED, ids=str)
 def test_torchs_own_refuses_or_the_runtime_its_file(operator: Any) -> None:
-    with captured(), pytest.raises((torch.onnx.OnnxExporterError, Fail)):
+    with register_shapes(), pytest.raises((torch.onnx.OnnxExporterError, Fail)):
         assert Trial({"": REFUSED[operator]}, [inputs(5), inputs(4)], table={}).session
 
 
 def test_an_operator_that_torch_lacks_has_none() -> None:
-    assert torchs_own(aten.cummax.default) is None
+    assert find_torch_translation(aten.cummax.default) is None

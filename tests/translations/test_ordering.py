@@ -42,7 +42,7 @@ PLACES = {
 }
 SORTS = {
     "places": lambda x, y: torch.argsort(x, dim=-1, stable=True),
-    "what is no number last": lambda x, y: torch.argsort(torch.where(x > 1, NAN, x), stable=True),
+    "nan last": lambda x, y: torch.argsort(torch.where(x > 1, NAN, x), stable=True),
     "and first downwards": lambda x, y: torch.argsort(torch.where(x > 1, NAN, x), stable=True, descending=True),
     "downwards": lambda x, y: torch.sort(x, dim=0, stable=True, descending=True),
     "whole numbers": lambda x, y: torch.sort(x.long(), stable=True),

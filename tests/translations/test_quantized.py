@@ -1,4 +1,4 @@
-"""Fake quantisation, also of halves between two steps; a captured one leaves no shapes behind."""
+"""Fake quantization, also of halves between two steps. A capture leaves no shapes registered."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from ours import Inputs, Trial
 
-from fairway.convert.translations.fake_quantize import captured
+from fairway.convert.translations.fake_quantize import register_shapes
 
 SCALES, ZEROS = torch.tensor([0.1, 0.25, 1.0]), torch.tensor([0, 3, -2], dtype=torch.int32)
 INT = torch.int32
@@ -39,7 +39,7 @@ def images(batch: int, length: int) -> Inputs:
 @pytest.fixture(scope="module")
 def trial() -> Trial:
     made = Trial(FUNCTIONS, [images(2, 5), images(1, 1), images(3, 0), images(4, 33)])
-    with captured():
+    with register_shapes():
         assert made.model
     return made
 
@@ -51,7 +51,7 @@ def test_it_gives_what_pytorch_gives(trial: Trial, name: str) -> None:
 
 def test_without_it_torch_has_no_shapes_also_after_it() -> None:
     """Goes red when torch has them; `captured` can go then."""
-    with captured():
+    with register_shapes():
         assert torch.fake_quantize_per_tensor_affine(torch.empty(2, device="meta"), 0.1, 0, 0, 9).shape == (2,)
     with pytest.raises(NotImplementedError):
         torch.fake_quantize_per_tensor_affine(torch.empty(2, device="meta"), 0.1, 0, 0, 9)

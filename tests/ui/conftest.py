@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fairway.record.ui.ui_server import Server
+from fairway.record.ui.ui_server import PageServer
 from records_made import hostile, make_record, put, right_record
 
 
@@ -27,8 +27,8 @@ def shelf_folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def server(shelf_folder: Path) -> Iterator[Server]:
-    with Server(shelf_folder) as one:
+def server(shelf_folder: Path) -> Iterator[PageServer]:
+    with PageServer(shelf_folder) as one:
         thread = threading.Thread(target=one.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         yield one

@@ -71,8 +71,8 @@ def test_an_export_is_seen_while_it_climbs_and_its_record_afterwards(address: st
     assert {one["target"] for one in seen} == {"net.onnx"}
     assert {one["model"] for one in seen} == {"net"}
     assert all(one["alive"] for one in seen)
-    assert "trace" in {one["rung"] for one in seen}
-    assert max(one["done"] for one in seen) > 0, "samples are counted"
+    assert "trace" in {one["route"] for one in seen}
+    assert max(one["count"]["done"] for one in seen if one["count"]) > 0, "samples are counted"
     after = json.loads(urlopen(f"{address}shelf").read())
     assert after["running"] == []
     assert [(row["place"], row["verdict"], row["file"]) for row in after["records"]] == [
@@ -86,4 +86,4 @@ def test_what_is_no_folder_is_refused(tmp_path: Path) -> None:
     _, err = refused.communicate(timeout=20)
     assert refused.returncode == 2
     assert "FW006" in err
-    assert "nowhere is no folder" in err
+    assert "FOLDER: expected a folder, got nowhere" in err

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from browsing import Look
-from fairway.record.progress import FILE
-from fairway.record.ui.ui_server import Server
-from fairway.workers.staging import MARK, PREFIX
+from fairway.record.progress import PROGRESS_FILE
+from fairway.record.ui.ui_server import PageServer
+from fairway.workers.staging import WORKSHOP_MARK, WORKSHOP_PREFIX
 from records_made import HOSTILE, make_record, put, right_record
 
 
@@ -22,7 +22,7 @@ def names(page: Any) -> list[str]:
 
 
 @pytest.fixture
-def page(look: Look, server: Server) -> Any:
+def page(look: Look, server: PageServer) -> Any:
     one = look(server.address)
     one.wait_for_selector("#records .row")
     return one
@@ -46,7 +46,7 @@ def test_records_are_listed_filtered_and_ordered(page: Any) -> None:
     assert names(page) == sorted(names(page))
 
 
-def test_a_record_opens_as_its_report_and_leads_back(page: Any, server: Server) -> None:
+def test_a_record_opens_as_its_report_and_leads_back(page: Any, server: PageServer) -> None:
     page.get_by_role("link", name="wrong.onnx").click()
     assert page.locator("#verdict .mark").inner_text() == "✗ wrong"
     assert page.locator("#first-wrong .box.bad").count() == 1
@@ -86,41 +86,38 @@ def test_a_new_record_shows_up_by_itself(page: Any, shelf_folder: Path) -> None:
 
 
 def test_an_export_is_watched_from_rung_to_rung_until_it_is_gone(page: Any, shelf_folder: Path) -> None:
-    shop = shelf_folder / f"{PREFIX}watched"
+    shop = shelf_folder / f"{WORKSHOP_PREFIX}watched"
     shop.mkdir()
-    (shop / MARK).touch()
+    (shop / WORKSHOP_MARK).touch()
     now = time.time()
     said = {
-        "format": 1,
+        "format": 2,
         "pid": os.getpid(),
         "target": "net.onnx",
         "model": HOSTILE[0],
         "now": now,
-        "began": now - 30,
-        "doing": "",
-        "rung": "export-dynamic",
-        "walked": [],
-        "total": 0,
+        "started_at": now - 30,
+        "label": "",
+        "route": "export-dynamic",
+        "finished": [],
     }
 
     def write(**more: Any) -> None:
         (shop / "part").write_text(json.dumps({**said, **more}))
-        os.replace(shop / "part", shop / FILE)
+        os.replace(shop / "part", shop / PROGRESS_FILE)
 
     write()
     page.wait_for_selector("#running .mark.now >> text=export-dynamic")
     assert HOSTILE[0] in page.locator("#running .top").inner_text()
-    failed = {"route": "export-dynamic", "verdict": "failed", "seconds": 4.0, "codes": ["FW302"]}
+    failed = {"route": "export-dynamic", "verdict": "failed", "seconds": 4.0, "finding_codes": ["FW302"]}
     write(
-        walked=[failed],
-        rung="trace",
-        doing="batch=2, time=7",
-        done=15,
-        total=60,
-        first=0,
-        since=now - 10,
-        at=now,
-        counted="samples",
+        finished=[failed],
+        route="trace",
+        label="batch=2, time=7",
+        count={"done": 15, "total": 60, "unit": "samples"},
+        count_started_with=0,
+        count_started_at=now - 10,
+        count_updated_at=now,
         best="failed",
     )
     page.wait_for_selector("#running progress")
@@ -139,7 +136,7 @@ def test_an_export_is_watched_from_rung_to_rung_until_it_is_gone(page: Any, shel
     assert page.title().startswith("(1) ")
     write(pid=2**22 + 1)
     page.wait_for_selector("#running >> text=Its process is gone")
-    (shop / FILE).unlink()
+    (shop / PROGRESS_FILE).unlink()
     page.wait_for_selector("#running", state="hidden")
 
 
@@ -149,8 +146,8 @@ def test_names_from_a_stranger_are_text(page: Any) -> None:
     assert HOSTILE[0][:20] in page.locator("#records").inner_text()
 
 
-def test_a_server_that_is_gone_is_said(browser: Any, server: Server) -> None:
-    page = browser.new_page()  # what the browser itself says of the refusal is no slip of ours
+def test_a_server_that_is_gone_is_said(browser: Any, server: PageServer) -> None:
+    page = browser.new_page()  # the browser logs the refusal as an error
     page.goto(server.address)
     page.wait_for_selector("#records .row")
     page.route("**/shelf", lambda route: route.fulfill(status=403, body="no"))
@@ -160,20 +157,20 @@ def test_a_server_that_is_gone_is_said(browser: Any, server: Server) -> None:
     page.close()
 
 
-def test_an_empty_folder_says_what_would_be_here(look: Look, tmp_path: Path, server: Server) -> None:
-    server.shelf.folder = tmp_path / "empty"
-    server.shelf.folder.mkdir()
+def test_an_empty_folder_says_what_would_be_here(look: Look, tmp_path: Path, server: PageServer) -> None:
+    server.index.folder = tmp_path / "empty"
+    server.index.folder.mkdir()
     page = look(server.address)
     page.wait_for_selector("text=No record lies in this folder yet")
 
 
-def test_two_thousand_records_are_a_list_of_what_is_in_sight(look: Look, tmp_path: Path, server: Server) -> None:
+def test_two_thousand_records_are_a_list_of_what_is_in_sight(look: Look, tmp_path: Path, server: PageServer) -> None:
     many = tmp_path / "many"
     many.mkdir()
     record = json.dumps({**make_record(), "file": {}})
     for n in range(2000):
         (many / f"net{n:04}.fairway.json").write_text(record)
-    server.shelf.folder = many
+    server.index.folder = many
     page = look(server.address)
     page.wait_for_selector("#records .row", timeout=30_000)
     assert page.locator("#records [aria-live]").inner_text() == "2,000 of 2,000 records"
@@ -181,7 +178,7 @@ def test_two_thousand_records_are_a_list_of_what_is_in_sight(look: Look, tmp_pat
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_it_fits_a_telephone(look: Look, server: Server, theme: str) -> None:
+def test_it_fits_a_telephone(look: Look, server: PageServer, theme: str) -> None:
     page = look(server.address, width=400, color_scheme=theme)
     page.wait_for_selector("#records .row")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -8,16 +8,16 @@ import time
 from pathlib import Path
 
 import pytest
-from fairway.record.files.ui import folder_index as module
 
-from fairway.record.progress import FILE
+from fairway.record.progress import PROGRESS_FILE
+from fairway.record.ui import folder_index as module
 from fairway.record.ui.folder_index import FolderIndex
-from fairway.workers.staging import MARK, PREFIX
+from fairway.workers.staging import WORKSHOP_MARK, WORKSHOP_PREFIX
 from records_made import HOSTILE, make_record, put
 
 
 def rows(shelf: FolderIndex) -> dict[str, dict]:
-    return {row["place"]: row for row in shelf.look()["records"]}
+    return {row["place"]: row for row in shelf.list_folder()["records"]}
 
 
 def test_each_record_is_told_in_short(shelf_folder: Path) -> None:
@@ -49,20 +49,20 @@ def test_what_happens_in_the_folder_is_seen_at_the_next_look(shelf_folder: Path)
 
 def test_a_record_is_read_once_while_it_does_not_change(shelf_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shelf = FolderIndex(shelf_folder)
-    shelf.look()
-    monkeypatch.setattr(module, "read_object", lambda path: pytest.fail(f"{path} is read again"))
-    assert len(shelf.look()["records"]) == 5
+    shelf.list_folder()
+    monkeypatch.setattr(module, "read_overview", lambda path: pytest.fail(f"{path} is read again"))
+    assert len(shelf.list_folder()["records"]) == 5
 
 
 def test_a_slow_look_is_not_repeated_at_once(shelf_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SLOW", 0.0)
-    monkeypatch.setattr(module, "PATIENCE", 1000)
+    monkeypatch.setattr(module, "SLOW_LISTING_SECONDS", 0.0)
+    monkeypatch.setattr(module, "PAUSE_PER_SECOND", 1000)
     shelf = FolderIndex(shelf_folder)
-    before = shelf.look()
+    before = shelf.list_folder()
     (shelf_folder / "bad.fairway.json").unlink()
-    assert shelf.look() is before
-    monkeypatch.setattr(module, "SLOW", 1000.0)
-    assert len(shelf.look()["records"]) == 4
+    assert shelf.list_folder() is before
+    monkeypatch.setattr(module, "SLOW_LISTING_SECONDS", 1000.0)
+    assert len(shelf.list_folder()["records"]) == 4
 
 
 def test_links_and_hidden_folders_are_left_alone(shelf_folder: Path, tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_links_and_hidden_folders_are_left_alone(shelf_folder: Path, tmp_path: P
 
 
 def test_files_that_there_was_no_time_to_hash_say_so(shelf_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "HASHING", -1.0)
+    monkeypatch.setattr(module, "HASH_SECONDS", -1.0)
     assert rows(FolderIndex(shelf_folder))["right.onnx"]["file"] == "not yet looked at"
 
 
@@ -93,27 +93,39 @@ def test_a_large_file_keeps_nobody_waiting(shelf_folder: Path) -> None:
 def test_of_too_many_the_newest_are_listed_and_the_rest_counted(
     shelf_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST", 2)
+    monkeypatch.setattr(module, "MAX_RECORDS", 2)
     os.utime(shelf_folder / "right.fairway.json", (time.time() + 9, time.time() + 9))
-    found = FolderIndex(shelf_folder).look()
+    found = FolderIndex(shelf_folder).list_folder()
     assert (len(found["records"]), found["left_out"]) == (2, 3)
     assert found["records"][0]["place"] == "right.onnx"
 
 
 def at_work(folder: Path, said: object, mark: bool = True) -> FolderIndex:
-    shop = folder / f"{PREFIX}abc"
+    shop = folder / f"{WORKSHOP_PREFIX}abc"
     shop.mkdir(exist_ok=True)
     if mark:
-        (shop / MARK).touch()
-    (shop / FILE).write_text(said if isinstance(said, str) else json.dumps(said))
+        (shop / WORKSHOP_MARK).touch()
+    (shop / PROGRESS_FILE).write_text(said if isinstance(said, str) else json.dumps(said))
     return FolderIndex(folder)
 
 
-def test_an_export_at_work_is_told_and_a_dead_one_is_known(tmp_path: Path) -> None:
-    said = {"format": 1, "pid": os.getpid(), "model": "net", "rung": "trace", "done": 3, "total": 9, "walked": []}
-    (one,) = at_work(tmp_path, said).look()["running"]
-    assert (one["model"], one["rung"], one["done"], one["total"], one["alive"]) == ("net", "trace", 3, 9, True)
-    (one,) = at_work(tmp_path, {**said, "pid": 2**22 + 1}).look()["running"]
+RUNNING = {
+    "format": 2,
+    "pid": os.getpid(),
+    "target": "net.onnx",
+    "model": "net",
+    "now": 2.0,
+    "started_at": 1.0,
+    "route": "trace",
+    "count": {"done": 3, "total": 9, "unit": "samples"},
+}
+
+
+def test_an_export_at_work_is_listed_and_a_dead_one_is_known(tmp_path: Path) -> None:
+    (one,) = at_work(tmp_path, RUNNING).list_folder()["running"]
+    assert (one["model"], one["route"], one["alive"]) == ("net", "trace", True)
+    assert (one["count"]["done"], one["count"]["total"]) == (3, 9)
+    (one,) = at_work(tmp_path, {**RUNNING, "pid": 2**22 + 1}).list_folder()["running"]
     assert one["alive"] is False
 
 
@@ -123,16 +135,24 @@ def test_an_export_at_work_is_told_and_a_dead_one_is_known(tmp_path: Path) -> No
         "",
         "{",
         "[]",
-        {"format": 2},
-        {"format": 1, "walked": 3},
-        {"format": 1, "walked": [{"seconds": "x"}], "pid": "1"},
-        {"format": 1, "done": 1e300, "total": -1, "now": "soon", "model": ["x"], "pid": 10**30},
+        {**RUNNING, "format": 1},
+        {**RUNNING, "finished": 3},
+        {**RUNNING, "finished": [{"seconds": "x"}]},
+        {**RUNNING, "pid": "1"},
+        {**RUNNING, "count": {"done": 1e300, "total": -1, "unit": ["x"]}},
+        {**RUNNING, "now": "soon"},
+        json.dumps(RUNNING).replace("2.0", "1e999"),
         "9" * 2**21,
     ],
 )
-def test_nonsense_in_a_workshop_does_no_harm(tmp_path: Path, said: object) -> None:
-    json.dumps(at_work(tmp_path, said).look(), allow_nan=False)
+def test_nonsense_in_a_workshop_is_not_listed(tmp_path: Path, said: object) -> None:
+    assert at_work(tmp_path, said).list_folder()["running"] == []
+
+
+def test_odd_numbers_in_a_workshop_do_no_harm(tmp_path: Path) -> None:
+    odd = {**RUNNING, "pid": 10**30, "count": {"done": 10**30, "total": -1, "unit": "x" * 9000}}
+    json.dumps(at_work(tmp_path, odd).list_folder(), allow_nan=False)
 
 
 def test_a_folder_that_is_only_called_like_a_workshop_is_left_alone(tmp_path: Path) -> None:
-    assert at_work(tmp_path, {"format": 1}, mark=False).look()["running"] == []
+    assert at_work(tmp_path, RUNNING, mark=False).list_folder()["running"] == []

@@ -9,7 +9,7 @@ from safetensors.torch import save_model
 from torch import nn
 
 from fairway.model.checkpoint import load_checkpoint
-from fairway.model.meta_build import bare
+from fairway.model.meta_build import build_without_parameters
 
 WIDTH = 64
 SPEC = ["x: float32[batch, time, 64]"]
@@ -265,7 +265,7 @@ def mapped(folder: Path, kind: type[nn.Module] = Tower, dtype: torch.dtype = tor
     """The seeded network with its weights in a checkpoint in the folder."""
     path = folder / "net.safetensors"
     save_model(seeded(kind, dtype), str(path))
-    with bare():
+    with build_without_parameters():
         model = kind().to(dtype).eval()
     load_checkpoint(model, path, False)
     return model

@@ -1,4 +1,4 @@
-"""What equal blocks are handed tells whether they may be stamped."""
+"""Equal blocks may be stamped only if they are called alike."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from tests.weights.nets import Tower
 from torch import nn
 
-from fairway.convert.blocks.equal_calls import called_alike
+from fairway.convert.blocks.equal_calls import select_uniform_repeats
 from fairway.convert.blocks.repeats import Repeat
 
 Given = Callable[[int, torch.Tensor, torch.Tensor], tuple[object, ...]]
@@ -79,7 +79,7 @@ ONE, OTHER = np.arange(2), np.arange(3)
 )
 def test_blocks_that_share_what_others_are_not_handed_are_not_alike(given: Given, kept: int | None) -> None:
     model = Masked(given)
-    left = called_alike(model, RUN, lambda: model(torch.ones(2)))
+    left = select_uniform_repeats(model, RUN, lambda: model(torch.ones(2)))
     assert left == (() if kept is None else (replace(RUN[0], kept=kept),))
 
 
@@ -87,7 +87,7 @@ def test_the_model_is_afterwards_what_it_was() -> None:
     model = Tower().eval()
     x = torch.randn(1, 2, 64)
     before = model(x)
-    called_alike(model, RUN, lambda: model(x))
+    select_uniform_repeats(model, RUN, lambda: model(x))
     assert torch.equal(model(x), before)
     assert not any("forward" in vars(block) for block in model.blocks)
 
@@ -112,12 +112,12 @@ def test_what_the_first_block_makes_for_all_takes_three_blocks_to_tell() -> None
 
     for handed_on, kept in ((True, 2), (False, 3)):
         model = Biased(handed_on)
-        left = called_alike(model, RUN, lambda: model(torch.ones(2)))  # noqa: B023  # called at once
+        left = select_uniform_repeats(model, RUN, lambda: model(torch.ones(2)))  # noqa: B023  # called at once
         assert left == (replace(RUN[0], kept=kept),)
 
 
 @pytest.mark.parametrize("order", [slice(8), slice(0, 16, 2), slice(16), slice(15, 7, -1), slice(0)])
-def test_blocks_that_are_not_called_once_each_and_in_order_are_not_alike(order: slice) -> None:
+def test_blocks_must_be_called_once_each_and_in_order(order: slice) -> None:
     class Rounds(Tower):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             for block in [*self.blocks, *self.blocks][order]:
@@ -125,7 +125,7 @@ def test_blocks_that_are_not_called_once_each_and_in_order_are_not_alike(order: 
             return x
 
     model = Rounds()
-    alike = called_alike(model, RUN, lambda: model(torch.ones(1, 2, 64)))
+    alike = select_uniform_repeats(model, RUN, lambda: model(torch.ones(1, 2, 64)))
     assert len(alike) == (1 if order == slice(8) else 0)
 
 
@@ -133,16 +133,16 @@ def test_blocks_that_make_smaller_what_they_are_handed_are_not_alike() -> None:
     for padding, alike in ((1, 1), (0, 0)):
         blocks = nn.ModuleDict({"blocks": nn.Sequential(*(nn.Conv1d(4, 4, 3, padding=padding) for _ in range(8)))})
         run = partial(blocks["blocks"], torch.ones(1, 4, 32))
-        assert len(called_alike(blocks, RUN, run)) == alike
+        assert len(select_uniform_repeats(blocks, RUN, run)) == alike
 
 
 def test_a_short_run_is_worth_it_only_with_two_blocks() -> None:
     for given, left in ((lambda i, one, other: (one,), 1), (lambda i, one, other: (other if i == 0 else one,), 0)):
         model = Masked(given, 3)
         run = (Repeat("blocks", 0, 3),)
-        assert len(called_alike(model, run, lambda: model(torch.ones(2)))) == left  # noqa: B023  # called at once
+        assert len(select_uniform_repeats(model, run, lambda: model(torch.ones(2)))) == left  # noqa: B023  # called at once
 
 
 def test_where_the_model_cannot_run_the_judge_decides() -> None:
     model = Tower()
-    assert called_alike(model, RUN, lambda: model(torch.ones(2, 3))) == RUN
+    assert select_uniform_repeats(model, RUN, lambda: model(torch.ones(2, 3))) == RUN

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 import fairway
 from fairway.judge import answers
-from fairway.model.weight_mappings import ByteRange, Mappings, let_go
+from fairway.model.weight_mappings import ByteRange, Mappings, release_mapped_memory
 
 
 @pytest.fixture
@@ -96,9 +96,7 @@ def test_what_was_written_to_in_memory_is_not_forgotten(path: Path) -> None:
     assert tensor[3].tolist() == [5] * 70
 
 
-def test_what_loading_read_of_a_large_model_is_let_go_before_it_is_looked_at(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pages_of_a_large_model_are_freed_before_the_export(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "LARGE_MODEL_BYTES", 0)
     model = torch.nn.Linear(70, 300, bias=False).eval()
     model.weight = torch.nn.Parameter(load_file(path)["a"], requires_grad=False)
@@ -144,5 +142,5 @@ def test_memory_that_was_freed_between_what_is_kept_goes_back() -> None:
         kept.append(bytearray(2000))
     full = written_kb()
     freed.clear()
-    let_go()
+    release_mapped_memory()
     assert full - written_kb() > 150_000

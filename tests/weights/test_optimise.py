@@ -1,4 +1,4 @@
-"""onnxscript's optimiser with its hands off the weights does what it does with them on, and its rules are looked for
+"""onnxscript's optimizer leaves the weights alone and otherwise gives the same result, and its rules are looked for
 only where they can be: the same graph comes out."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from onnxscript.rewriter.pattern import RewriteRule
 from torch import nn
 
 import fairway
-from fairway.convert.weights.optimizer import quick_matching
+from fairway.convert.weights.optimizer import match_rules_quickly
 
 NET = """
 <ir_version: 10, opset_import: ["" : 20]>
@@ -46,12 +46,12 @@ def rewritten() -> list[str]:
 
 
 def test_a_pattern_with_two_ends_is_still_found() -> None:
-    with quick_matching():
+    with match_rules_quickly():
         quick = rewritten()
     assert quick == rewritten() == ["Sqrt", "Exp", "Abs", "Sign", "Neg", "Neg"]
 
 
-def test_the_graph_is_not_read_at_nodes_that_cannot_be_its_first_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_graph_is_read_only_where_a_pattern_can_end(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
     plain = ir.Graph.__iter__
 
@@ -60,11 +60,11 @@ def test_the_graph_is_not_read_at_nodes_that_cannot_be_its_first_end(monkeypatch
         return plain(self)
 
     monkeypatch.setattr(ir.Graph, "__iter__", counted)
-    with quick_matching():
+    with match_rules_quickly():
         rewritten()
     quick = len(read)
     rewritten()
-    assert len(read) - quick >= quick + 4  # at each node that is no Relu
+    assert len(read) - quick >= quick + 4  # at each node except Relu
 
 
 def test_a_rule_is_tried_at_nodes_that_its_pattern_can_end_with(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +76,7 @@ def test_a_rule_is_tried_at_nodes_that_its_pattern_can_end_with(monkeypatch: pyt
         return plain(self, model, graph, node, **options)
 
     monkeypatch.setattr(RewriteRule, "match", noted)
-    with quick_matching():
+    with match_rules_quickly():
         rewritten()
     assert tried == ["Relu"]
 
@@ -98,7 +98,7 @@ class Sorted(nn.Module):
 def test_what_needs_shapes_to_be_folded_is_folded_where_weights_lie_outside(tmp_path: Path) -> None:
     asked = {"bounds": {"batch": (2, 9)}, "level": "quick", "weights": "copy"}
     result = fairway.export(Sorted().eval(), ["x: float32[batch, 4]"], tmp_path / "out.onnx", **asked)
-    assert [rung["verdict"] for rung in result.record["ladder"]] == ["verified"]
+    assert [rung.verdict for rung in result.record.ladder] == ["verified"]
     kinds = {node.op_type for node in onnx.load(tmp_path / "out.onnx", load_external_data=False).graph.node}
     assert "Split" in kinds
     assert "SplitToSequence" not in kinds

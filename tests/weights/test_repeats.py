@@ -10,7 +10,7 @@ import torch
 from tests.weights.nets import Block, Tower
 from torch import nn
 
-from fairway.convert.blocks.repeats import LEAST, Repeat, find_repeats, longer, shorten
+from fairway.convert.blocks.repeats import MIN_BLOCKS, Repeat, find_repeats, keep_more_blocks, shorten_model
 
 
 def runs(*blocks: nn.Module, training: bool = False) -> list[tuple[int, int]]:
@@ -28,7 +28,7 @@ def test_a_sequential_counts_as_well() -> None:
 
 
 def test_a_short_run_is_left_alone() -> None:
-    assert find_repeats(Tower(LEAST - 1)) == ()
+    assert find_repeats(Tower(MIN_BLOCKS - 1)) == ()
 
 
 def test_short_runs_count_beside_a_long_one() -> None:
@@ -51,8 +51,8 @@ def test_of_runs_in_a_run_the_outer_one_counts() -> None:
 
 def test_where_two_blocks_were_too_few_three_are_kept_and_then_all() -> None:
     short, long = Repeat("a", 0, 3, kept=2), Repeat("b", 0, 9, kept=2)
-    assert longer((short, long)) == (Repeat("b", 0, 9, kept=3),)
-    assert longer((Repeat("b", 0, 9, kept=3),)) == ()
+    assert keep_more_blocks((short, long)) == (Repeat("b", 0, 9, kept=3),)
+    assert keep_more_blocks((Repeat("b", 0, 9, kept=3),)) == ()
 
 
 def test_one_block_of_another_size_ends_the_run() -> None:
@@ -104,11 +104,11 @@ class Placed(nn.Module):
 
 
 @pytest.mark.parametrize("kept", [2, 3])
-def test_the_shortened_model_has_its_first_blocks_and_what_comes_after_where_they_stood(kept: int) -> None:
+def test_the_kept_blocks_of_a_shortened_model_keep_their_places(kept: int) -> None:
     whole, model = Placed(), Placed()
     blocks = [*model.blocks]
     weights = {name for name, _ in model.named_parameters()}
-    cut = shorten(model, tuple(replace(run, kept=kept) for run in find_repeats(model)))
+    cut = shorten_model(model, tuple(replace(run, kept=kept) for run in find_repeats(model)))
     assert cut.removed == {f"blocks.{i}": blocks[i] for i in range(kept, 8)}
     stay = tuple(f"blocks.{i}." for i in (*range(kept), 8))
     assert {name for name, _ in model.named_parameters()} == {name for name in weights if name.startswith(stay)}
@@ -121,7 +121,7 @@ def test_the_shortened_model_has_its_first_blocks_and_what_comes_after_where_the
 
 def test_a_gap_is_a_block_that_was_there_for_all_who_ask() -> None:
     model = Tower(8)
-    shorten(model, find_repeats(model))
+    shorten_model(model, find_repeats(model))
     assert {(type(block).__module__, type(block).__qualname__) for block in model.blocks} == {
         (Block.__module__, Block.__qualname__)
     }

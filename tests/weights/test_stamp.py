@@ -31,7 +31,8 @@ from tests.weights.nets import (
 import fairway
 from fairway.convert.blocks import equal_calls as alike
 from fairway.convert.blocks import stamp as stamping
-from fairway.convert.ladder import climb
+from fairway.convert.ladder import first_look
+from fairway.record.schema import BlockRecord
 
 
 def export(path: Path, model: torch.nn.Module, level: str = "quick") -> fairway.Result:
@@ -43,8 +44,8 @@ def answer(path: Path) -> np.ndarray:
     return onnxruntime.InferenceSession(path).run(None, {"x": x})[0]
 
 
-def blocks(result: fairway.Result) -> list[dict[str, object]]:
-    return result.record["blocks"]
+def blocks(result: fairway.Result) -> list[BlockRecord]:
+    return list(result.record.blocks)
 
 
 @pytest.mark.parametrize(
@@ -65,10 +66,10 @@ def test_a_stamped_file_is_the_plain_one_to_the_bit(
 ) -> None:
     stamped = export(tmp_path / "stamped.onnx", seeded(kind), "standard")
     assert stamped.verdict == "verified"
-    assert blocks(stamped) == [{"container": "blocks", "first": 0, "count": 8, "kept": kept}]
-    rungs = stamped.record["ladder"]
-    assert [f["code"] for rung in rungs[:-1] for f in rung["findings"]] == ["FW328"] * refused
-    monkeypatch.setattr(climb, "find_repeats", lambda model: ())
+    assert blocks(stamped) == [BlockRecord(container="blocks", first=0, count=8, kept=kept)]
+    rungs = stamped.record.ladder
+    assert [f.code for rung in rungs[:-1] for f in rung.findings] == ["FW328"] * refused
+    monkeypatch.setattr(first_look, "find_repeats", lambda model: ())
     plain = export(tmp_path / "plain.onnx", seeded(kind))
     assert (plain.verdict, blocks(plain)) == ("verified", [])
     assert np.array_equal(answer(tmp_path / "stamped.onnx"), answer(tmp_path / "plain.onnx"))
@@ -77,7 +78,7 @@ def test_a_stamped_file_is_the_plain_one_to_the_bit(
     assert counts[0] == counts[1]
 
 
-def test_weights_that_are_equal_in_the_captured_blocks_need_not_be_in_the_others(tmp_path: Path) -> None:
+def test_weights_may_be_equal_in_the_captured_blocks_alone(tmp_path: Path) -> None:
     model = seeded()
     with torch.no_grad():
         model.blocks[6].norm.bias.fill_(0.5)
@@ -88,55 +89,55 @@ def test_weights_that_are_equal_in_the_captured_blocks_need_not_be_in_the_others
 
 
 @pytest.mark.parametrize("weights", ["embed", "copy"])
-def test_zeros_and_ones_in_the_captured_blocks_are_not_taken_for_the_others(weights: str, tmp_path: Path) -> None:
-    """At the level none nobody would notice."""
+def test_zeros_and_ones_of_captured_blocks_are_not_copied_to_others(weights: str, tmp_path: Path) -> None:
+    """At the level `none` the judge would not notice an error."""
     model, out = seeded(NeutralFirst), tmp_path / "out.onnx"
     result = fairway.export(model, SPEC, out, bounds=BOUNDS, level="none", weights=weights)  # type: ignore[arg-type]
-    assert [run["kept"] for run in blocks(result)] == [2]
+    assert [run.kept for run in blocks(result)] == [2]
     x = torch.from_numpy(np.random.default_rng(3).standard_normal((3, 5, 64), dtype=np.float32))
     np.testing.assert_allclose(answer(out), model(x).detach().numpy(), rtol=1e-4, atol=1e-4)
     assert export(tmp_path / "judged.onnx", model).verdict == "verified"
 
 
 def test_what_only_the_calls_tell_is_wrong_without_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alike, "KEPT", 2)
+    monkeypatch.setattr(alike, "DEFAULT_KEPT_BLOCKS", 2)
     result = export(tmp_path / "out.onnx", seeded(OfTheFirst))
-    assert [rung["verdict"] for rung in result.record["ladder"]] == ["wrong", "verified"]
+    assert [rung.verdict for rung in result.record.ladder] == ["wrong", "verified"]
 
 
 def test_blocks_that_are_gone_through_twice_are_captured_one_by_one(tmp_path: Path) -> None:
     result = export(tmp_path / "out.onnx", seeded(InRounds))
-    assert [rung["verdict"] for rung in result.record["ladder"]] == ["verified"]
+    assert [rung.verdict for rung in result.record.ladder] == ["verified"]
     assert blocks(result) == []
 
 
 def test_blocks_whose_values_are_collected_are_captured_one_by_one(tmp_path: Path) -> None:
     result = export(tmp_path / "out.onnx", seeded(Collecting))
     assert (result.verdict, blocks(result)) == ("verified", [])
-    first = result.record["ladder"][0]
-    assert [f["code"] for f in first["findings"]] == ["FW328"]
-    assert "of a block in the middle is read by Add" in first["findings"][0]["seen"]
+    first = result.record.ladder[0]
+    assert [f.code for f in first.findings] == ["FW328"]
+    assert "of a block in the middle is read by Add" in first.findings[0].seen
 
 
 def test_a_block_that_is_called_otherwise_is_seen_beforehand(tmp_path: Path) -> None:
     result = export(tmp_path / "out.onnx", seeded(ByIndex))
     assert blocks(result) == []
-    assert [rung["verdict"] for rung in result.record["ladder"]] == ["verified"]
+    assert [rung.verdict for rung in result.record.ladder] == ["verified"]
 
 
 def test_a_block_that_computes_otherwise_is_found_by_the_judge(tmp_path: Path) -> None:
     result = export(tmp_path / "out.onnx", seeded(OneStubborn))
     assert (result.verdict, blocks(result)) == ("verified", [])
-    assert [rung["verdict"] for rung in result.record["ladder"]] == ["wrong", "verified"]
+    assert [rung.verdict for rung in result.record.ladder] == ["wrong", "verified"]
 
 
 def test_a_block_stamped_with_anothers_weights_is_found_by_the_judge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = [*seeded().blocks[0].named_parameters()]
-    monkeypatch.setattr(stamping, "_named", lambda block: other)
+    monkeypatch.setattr(stamping, "_list_tensors", lambda block: other)
     result = export(tmp_path / "out.onnx", seeded())
-    assert [rung["verdict"] for rung in result.record["ladder"]] == ["wrong", "verified"]
+    assert [rung.verdict for rung in result.record.ladder] == ["wrong", "verified"]
 
 
 def test_what_comes_after_a_run_keeps_its_name(tmp_path: Path) -> None:

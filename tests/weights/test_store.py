@@ -18,7 +18,7 @@ from onnxscript import opset20 as op20
 from tests.weights.nets import BOUNDS, SPEC, mapped, seeded
 
 import fairway
-from fairway.convert.weights.recognize import as_constant
+from fairway.convert.weights.recognize import make_constant
 from fairway.diagnostics.errors import UserError
 from fairway.model.weight_storage import save_candidate
 
@@ -46,7 +46,7 @@ def test_a_linked_file_has_no_weights_of_its_own(tmp_path: Path) -> None:
     assert len(where) == 9  # eight blocks and the tied one; small ones are in the graph
     assert {place["location"] for place in where.values()} == {"net.safetensors"}
     assert not (tmp_path / "out.onnx.data").exists()
-    assert result.record["weights"]["linked"] == {"tensors": 9, "bytes": 9 * 64 * 64 * 4}
+    assert result.record.weights.linked.as_dict() == {"tensors": 9, "bytes": 9 * 64 * 64 * 4}
     own = dict(seeded().named_parameters(remove_duplicate=False))
     held = values(tmp_path / "out.onnx")
     assert all(np.array_equal(held[name], own[name].detach().numpy()) for name in where)
@@ -80,11 +80,11 @@ def no_hard_links(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_checkpoint_on_another_file_system_is_linked_all_the_same(tmp_path: Path) -> None:
     result = export(tmp_path, mapped(tmp_path), "link")
     assert result.verdict == "verified"
-    assert result.record["weights"]["linked"]["tensors"] == 9
+    assert result.record.weights.linked.tensors == 9
     assert sorted(p.name for p in tmp_path.iterdir()) == ["net.safetensors", "out.fairway.json", "out.onnx"]
 
 
-def test_what_is_linked_has_one_name_on_the_disk_while_it_is_judged(tmp_path: Path) -> None:
+def test_a_linked_file_is_not_copied_while_it_is_judged(tmp_path: Path) -> None:
     """onnx refuses weights in a file that has a second hard link."""
     model, counts = mapped(tmp_path), set()
 
@@ -117,7 +117,7 @@ def test_a_checkpoint_elsewhere_cannot_be_linked(tmp_path: Path) -> None:
 
 
 def test_weights_in_memory_cannot_be_linked(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="none of the model's weights lies in a checkpoint"):
+    with pytest.raises(UserError, match="none of the model's weights is in a checkpoint"):
         export(tmp_path, seeded(), "link")
 
 
@@ -134,7 +134,7 @@ def test_copied_weights_are_aligned_and_tied_ones_lie_there_once(tmp_path: Path)
 def test_weights_in_memory_are_copied_as_well(tmp_path: Path) -> None:
     result = export(tmp_path, seeded(), "copy")
     assert result.verdict == "verified"
-    assert result.record["weights"]["beside"]["tensors"] == len(places(tmp_path / "out.onnx")) > 0
+    assert result.record.weights.beside.tensors == len(places(tmp_path / "out.onnx")) > 0
 
 
 def test_small_models_are_one_file_unless_told(tmp_path: Path) -> None:
@@ -165,9 +165,7 @@ def test_a_linked_file_is_verified_again(tmp_path: Path) -> None:
     assert fairway.verify(tmp_path / "out.onnx", seeded(), SPEC, bounds=BOUNDS, level="quick").verdict == "verified"
 
 
-def test_a_disk_without_room_for_the_weights_is_said_before_anything_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_without_room_for_the_weights_is_refused_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     room = 9 * 64 * 64 * 4  # as for the matrices, but not for what else there is
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: (10 * room, 9 * room, room))
     model, heard = mapped(tmp_path), []
@@ -181,7 +179,7 @@ def test_a_disk_without_room_for_the_weights_is_said_before_anything_is_made(
 def test_16_bit_weights_stay_16_bits_and_are_computed_with_in_float32(tmp_path: Path, dtype: torch.dtype) -> None:
     result = export(tmp_path, mapped(tmp_path, dtype=dtype), "link")
     assert result.verdict == "verified"
-    assert result.record["weights"]["computed_in"] == "float32, from 16-bit weights"
+    assert result.record.weights.computed_in == "float32, from 16-bit weights"
     graph = onnx.load(tmp_path / "out.onnx", load_external_data=False).graph
     large = {t.data_type for t in graph.initializer if t.external_data}
     assert large == {onnx.TensorProto.FLOAT16 if dtype == torch.float16 else onnx.TensorProto.BFLOAT16}
@@ -207,7 +205,7 @@ def test_places_beyond_four_gigabytes_are_linked_and_read(tmp_path: Path) -> Non
     far = torch.tensor([], dtype=torch.float32).set_(storage, beyond // 4, (2048,))
     x, y = (ir.Value(name=n, shape=ir.Shape([2048]), type=ir.TensorType(ir.DataType.FLOAT)) for n in "xy")
     held = ir.Value(name="w", shape=ir.Shape([2048]), type=ir.TensorType(ir.DataType.FLOAT))
-    held.const_value = as_constant(far, "w")
+    held.const_value = make_constant(far, "w")
     node = ir.Node("", "Add", [x, held], outputs=[y])
     graph = ir.Graph([x], [y], nodes=[node], initializers=[held], opset_imports={"": 18})
     stored = save_candidate(ir.Model(graph, ir_version=9), tmp_path / "out.onnx", "link")

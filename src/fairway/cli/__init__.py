@@ -1,4 +1,4 @@
-"""The command line: prints, and knows nothing else."""
+"""The command line. It parses options, calls the library and prints the result."""
 
 from fairway.cli.app import main
 

@@ -1,62 +1,60 @@
-"""--emit-script: the Python that does what the command line says."""
+"""The Python script that --emit-script prints: a call of `fairway.export` equal to the command line."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from fairway.model.recipe import Overrides
 
+_TEMPLATE = """\
+{imports}import fairway
+from fairway.model.recipe import Overrides, load_model
 
-def emit(
-    recipe: str,
-    output: Path,
-    said: Overrides,
-    level: str,
-    routes: tuple[str, ...],
-    opset: int | None,
-    remedies: bool,
-    timeout: float,
-    memory: int,
-    data: Path | None,
-    overwrite: bool,
-    weights: str | None,
-) -> str:
-    """A script that loads the same recipe with the same overrides and exports it with the same settings."""
-    overrides = _call(
-        "Overrides",
-        inputs=said.inputs or None,
-        bounds=dict(said.bounds) or None,
-        multiples=dict(said.multiples) or None,
-        checkpoint=_path(said.checkpoint),
-        trust=said.trust or None,
-    )
-    settings = (level, routes, opset, remedies, timeout, memory, *(() if weights is None else (weights,)))
-    return "\n".join(
-        (
-            "from pathlib import Path",
-            "",
-            "from fairway.convert.export import export_subject, make_settings",
-            "from fairway.model.recipe import Overrides, load_subject",
-            "",
-            f"subject = load_subject({recipe!r}, {overrides})",
-            f"settings = make_settings({', '.join(map(repr, settings))})",
-            f"result = export_subject(subject, {_path(output)}, settings, data={_path(data)}, overwrite={overwrite!r})",
-            "print(result)",
-            "raise SystemExit(0 if result.verified else 1)",
-        )
-    )
+model, recipe, _ = load_model({recipe!r}, {overrides})
+result = fairway.export(
+    model,
+{arguments}
+)
+print(result)
+raise SystemExit(0 if result.verified else 1)"""
 
 
-class _Code(str):
+class _Expression(str):
+    """Python source to insert as it is."""
+
     def __repr__(self) -> str:
         return str(self)
 
 
-def _path(path: Path | None) -> _Code | None:
-    return None if path is None else _Code(f"Path({str(path)!r})")
+def write_script(recipe: str, output: Path, overrides: Overrides, settings: Mapping[str, object]) -> str:
+    """Return a script that loads the recipe and calls `fairway.export` with the settings that are not None."""
+    arguments: dict[str, object] = {
+        "dims": None if overrides.inputs else _Expression("recipe.dims"),
+        "bounds": _merge("recipe.bounds", overrides.bounds),
+        "multiples": _merge("recipe.multiples", overrides.multiples),
+        **{name: _Expression(f"recipe.{name}") for name in ("example", "input_names", "output_names")},
+        **{name: _Expression(f"recipe.{name}") for name in ("patches", "translations")},
+        **settings,
+    }
+    lines = [
+        repr(list(overrides.inputs)) if overrides.inputs else "recipe.inputs",
+        repr(str(output)),
+        *(f"{name}={value!r}" for name, value in arguments.items() if value is not None),
+    ]
+    loading = {
+        "inputs": overrides.inputs or None,
+        "checkpoint": None if overrides.checkpoint is None else _Expression(f"Path({str(overrides.checkpoint)!r})"),
+        "trust": overrides.trust or None,
+    }
+    given = ", ".join(f"{name}={value!r}" for name, value in loading.items() if value is not None)
+    return _TEMPLATE.format(
+        imports="" if overrides.checkpoint is None else "from pathlib import Path\n\n",
+        recipe=recipe,
+        overrides=f"Overrides({given})",
+        arguments="\n".join(f"    {line}," for line in lines),
+    )
 
 
-def _call(name: str, **arguments: Any) -> str:
-    given = ", ".join(f"{key}={value!r}" for key, value in arguments.items() if value is not None)
-    return f"{name}({given})"
+def _merge(base: str, changes: Mapping[str, object]) -> _Expression:
+    return _Expression(f"{{**{base}, **{dict(changes)!r}}}" if changes else base)

@@ -8,7 +8,11 @@ from typing import Annotated
 import typer
 
 from fairway.cli import options
-from fairway.cli.show import Progress, loading, result_status, settled, show_result
+from fairway.cli.show import ProgressLine, freeze_imports, result_status, show_loading, show_result
+
+EmitScriptOption = Annotated[
+    bool, typer.Option("--emit-script", help="Print a Python script that does the same, and export nothing.")
+]
 
 
 def export(
@@ -18,50 +22,54 @@ def export(
     dims: options.DimOption = None,
     checkpoint: options.CheckpointOption = None,
     trust: options.TrustOption = False,
-    opset: Annotated[int | None, typer.Option("--opset", metavar="N", help="Exactly this opset, or an error.")] = None,
-    level: Annotated[
-        str,
-        typer.Option(
-            "--level",
-            metavar="none|quick|standard|deep",
-            help="How closely to look.",
-            autocompletion=options.words("none", *options.LEVELS),
-        ),
-    ] = "standard",
+    opset: options.OpsetOption = None,
+    level: options.ExportLevelOption = "standard",
     weights: options.WeightsOption = None,
     route: options.RouteOption = None,
-    remedies: Annotated[bool, typer.Option("--remedies/--no-remedies", help="Repair known defects on the way.")] = True,
+    remedies: options.RemediesOption = True,
     data: options.DataOption = None,
-    timeout: options.TimeoutOption = 600.0,
+    timeout: options.TimeoutOption = "10m",
     memory: options.MemoryOption = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
+    overwrite: options.OverwriteOption = False,
     json: options.JsonOption = False,
-    emit_script: Annotated[
-        bool, typer.Option("--emit-script", help="Print the equivalent Python; export nothing.")
-    ] = False,
+    emit_script: EmitScriptOption = False,
 ) -> int:
-    """Export a model, and accept the file only on evidence over every shape declared."""
-    said = options.overrides(inputs, dims, checkpoint, trust)
-    limit = options.parse_memory(memory)
-    if emit_script:
-        from fairway.cli.emit_script import emit
+    """Export a model and test the file at all declared sizes.
 
-        routes = tuple(route or ())
-        print(emit(recipe, output, said, level, routes, opset, remedies, timeout, limit, data, overwrite, weights))
+    The verdict is `verified` only if the file agrees with PyTorch at every sample.
+    """
+    overrides = options.parse_overrides(inputs, dims, checkpoint, trust)
+    seconds = options.parse_duration("--timeout", timeout)
+    memory_bytes = options.parse_memory(memory)
+    if emit_script:
+        from fairway.cli.emit_script import write_script
+
+        arguments = {
+            "opset": opset,
+            "level": level,
+            "routes": tuple(route) if route else None,
+            "remedies": None if remedies else False,
+            "timeout": seconds,
+            "memory": memory_bytes or None,
+            "data": None if data is None else str(data),
+            "weights": weights,
+            "overwrite": overwrite or None,
+        }
+        print(write_script(recipe, output, overrides, arguments))
         return 0
 
     from fairway.record.delivery import check_target
 
     check_target(output, overwrite)
 
-    with loading():
+    with show_loading():
         from fairway.convert.export import export_subject, make_settings
         from fairway.model.recipe import load_subject
 
-        settings = make_settings(level, tuple(route or ()), opset, remedies, timeout, limit, weights)
-        settled()
-        subject = load_subject(recipe, said)
-    progress = Progress()
+        settings = make_settings(level, tuple(route or ()), opset, remedies, seconds, memory_bytes, weights)
+        freeze_imports()
+        subject = load_subject(recipe, overrides)
+    progress = ProgressLine()
     try:
         result = export_subject(subject, output, settings, data, overwrite, progress)
     finally:

@@ -8,12 +8,17 @@ from typing import Annotated
 import typer
 
 from fairway.cli import options
-from fairway.cli.show import Progress, loading, result_status, settled, show_result
+from fairway.cli.show import ProgressLine, freeze_imports, result_status, show_loading, show_result
+from fairway.diagnostics import Code
+from fairway.diagnostics.errors import complain
 
 
 def export_generation(
     recipe: Annotated[
-        str, typer.Argument(metavar="RECIPE", help="path/to/recipe.py[:name]; the model is one of transformers.")
+        str,
+        typer.Argument(
+            metavar="RECIPE", help="path/to/recipe.py[:name], with a transformers model.", callback=options.check_recipe
+        ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="The folder to write.")],
     dims: Annotated[
@@ -23,39 +28,43 @@ def export_generation(
     checkpoint: options.CheckpointOption = None,
     trust: options.TrustOption = False,
     steps: Annotated[int, typer.Option("--steps", metavar="N", help="Tokens to generate and compare.")] = 32,
-    opset: Annotated[int | None, typer.Option("--opset", metavar="N", help="Exactly this opset, or an error.")] = None,
+    opset: options.OpsetOption = None,
     level: options.LevelOption = "standard",
     route: options.RouteOption = None,
-    remedies: Annotated[bool, typer.Option("--remedies/--no-remedies", help="Repair known defects on the way.")] = True,
-    timeout: options.TimeoutOption = 600.0,
+    remedies: options.RemediesOption = True,
+    timeout: options.TimeoutOption = "10m",
     memory: options.MemoryOption = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the files that are there.")] = False,
+    overwrite: options.OverwriteOption = False,
     json: options.JsonOption = False,
 ) -> int:
-    """Export a generator with its cache, and accept the files only if they generate what PyTorch generates."""
-    said = options.overrides(None, dims, checkpoint, trust)
-    limit = options.parse_memory(memory)
-    if said.multiples:
-        from fairway.diagnostics.errors import complain
+    """Export a text generator with its cache, and test it.
 
-        raise complain("FW006", f"a multiple for {', '.join(said.multiples)}; a cache grows one by one")
+    The files are verified only if they generate the tokens that PyTorch generates.
+    """
+    overrides = options.parse_overrides(None, dims, checkpoint, trust)
+    seconds = options.parse_duration("--timeout", timeout)
+    memory_bytes = options.parse_memory(memory)
+    if overrides.multiples:
+        dim = next(iter(overrides.multiples))
+        raise complain(Code.UNKNOWN_OPTION, f"--dim: a cache grows one by one, so {dim} cannot have a multiple")
 
     from fairway.convert.generation.folder_delivery import check_folder
 
     check_folder(output, overwrite)
 
-    with loading():
+    with show_loading():
         from fairway.convert.export import make_settings
-        from fairway.convert.generation.export_generator import generate_folder
+        from fairway.convert.generation.export_generator import GenerationOptions, generate_folder
         from fairway.model.recipe import load_model
 
-        settings = make_settings(level, tuple(route or ()), opset, remedies, timeout, limit, judging=True)
-        settled()
-        model, found, _ = load_model(recipe, said)
-    bounds = {**found.bounds, **said.bounds}
-    progress = Progress()
+        settings = make_settings(level, tuple(route or ()), opset, remedies, seconds, memory_bytes, judging=True)
+        freeze_imports()
+        model, loaded, _ = load_model(recipe, overrides)
+    bounds = {**loaded.bounds, **overrides.bounds}
+    generation = GenerationOptions(bounds, None, steps, overwrite)
+    progress = ProgressLine()
     try:
-        result = generate_folder(model, output, settings, bounds, None, steps, overwrite, progress)
+        result = generate_folder(model, output, settings, generation, progress)
     finally:
         progress.close()
     show_result(result, json)

@@ -1,43 +1,49 @@
-"""What verify and locate share: a file, the model it is said to be, and how closely to look."""
+"""The run that verify and locate share: load a recipe, judge a file, print the result."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fairway.cli import options
-from fairway.cli.show import Progress, loading, result_status, settled, show_result
+from fairway.cli.show import ProgressLine, freeze_imports, result_status, show_loading, show_result
 
 if TYPE_CHECKING:
-    from fairway.convert.ladder.climb import Settings
     from fairway.convert.result import Result
+    from fairway.convert.types import Settings
     from fairway.model.recipe import Overrides
     from fairway.model.subject import Subject
 
 
-def judge_and_show(
-    recipe: str,
-    said: Overrides,
-    level: str,
-    timeout: float,
-    memory: str | None,
-    json: bool,
-    judge: Callable[[Subject, Settings, Progress], Result],
-) -> int:
-    """Loads the recipe, lets `judge` look at the file, prints what came out; the exit code."""
-    limit = options.parse_memory(memory)
+@dataclass(frozen=True)
+class JudgeRequest:
+    """The options of a command that judges a file."""
 
-    with loading():
+    recipe: str
+    overrides: Overrides
+    level: str
+    timeout: str
+    memory: str | None
+    json: bool
+
+
+def judge_and_show(request: JudgeRequest, judge: Callable[[Subject, Settings, ProgressLine], Result]) -> int:
+    """Load the recipe, call `judge` with it, print the result, and return the exit code."""
+    seconds = options.parse_duration("--timeout", request.timeout)
+    memory_bytes = options.parse_memory(request.memory)
+
+    with show_loading():
         from fairway.convert.export import make_settings
         from fairway.model.recipe import load_subject
 
-        settings = make_settings(level, (), None, True, timeout, limit, judging=True)
-        settled()
-        subject = load_subject(recipe, said)
-    progress = Progress()
+        settings = make_settings(request.level, (), None, True, seconds, memory_bytes, judging=True)
+        freeze_imports()
+        subject = load_subject(request.recipe, request.overrides)
+    progress = ProgressLine()
     try:
         result = judge(subject, settings, progress)
     finally:
         progress.close()
-    show_result(result, json)
+    show_result(result, request.json)
     return result_status(result)

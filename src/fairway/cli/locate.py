@@ -8,21 +8,25 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairway.cli import options
-from fairway.cli.judge_options import judge_and_show
-from fairway.cli.show import Progress
+from fairway.cli.judge_options import JudgeRequest, judge_and_show
+from fairway.cli.show import ProgressLine
 
 if TYPE_CHECKING:
-    from fairway.convert.ladder.climb import Settings
     from fairway.convert.result import Result
+    from fairway.convert.types import Settings
     from fairway.model.subject import Subject
 
 
 def locate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="A file that is wrong, whoever made it.")],
+    model: Annotated[Path, options.model_argument("A file with wrong outputs, from any exporter.")],
     recipe: options.RecipeArgument,
     against: Annotated[
         Path | None,
-        typer.Option("--against", metavar="RIGHT.onnx", help="A right file, such as the one before optimising."),
+        typer.Option(
+            "--against",
+            metavar="RIGHT.onnx",
+            help="A correct file to compare with, such as the one before optimization.",
+        ),
     ] = None,
     inputs: options.InputOption = None,
     dims: options.DimOption = None,
@@ -30,16 +34,20 @@ def locate(
     trust: options.TrustOption = False,
     level: options.LevelOption = "standard",
     data: options.DataOption = None,
-    timeout: options.TimeoutOption = 600.0,
+    timeout: options.TimeoutOption = "10m",
     memory: options.MemoryOption = None,
     json: options.JsonOption = False,
 ) -> int:
-    """Name the first node of a wrong file that differs from PyTorch, its module, and your line."""
+    """Find the first wrong node of a file, and your line.
 
-    def judge(subject: Subject, settings: Settings, progress: Progress) -> Result:
+    Intermediate values are compared with PyTorch's, or with those of a correct file.
+    """
+
+    def judge(subject: Subject, settings: Settings, progress: ProgressLine) -> Result:
         from fairway.debug.find_wrong_node import locate_subject
 
         return locate_subject(subject, model, settings, data, against, progress)
 
-    said = options.overrides(inputs, dims, checkpoint, trust)
-    return judge_and_show(recipe, said, level, timeout, memory, json, judge)
+    overrides = options.parse_overrides(inputs, dims, checkpoint, trust)
+    request = JudgeRequest(recipe, overrides, level, timeout, memory, json)
+    return judge_and_show(request, judge)

@@ -10,89 +10,104 @@ from typing import Annotated
 import typer
 
 from fairway.cli import options
-from fairway.cli.show import Progress
+from fairway.cli.show import ProgressLine
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
 
 TorchOption = Annotated[
-    str | None, typer.Option("--torch", metavar="V,V", help="Versions of torch; without it, the one installed.")
+    str | None, typer.Option("--torch", metavar="V,V", help="Versions of torch. Default: the installed one.")
 ]
 TransformersOption = Annotated[
-    str | None, typer.Option("--transformers", metavar="V,V", help="Versions of transformers; without it, none.")
+    str | None, typer.Option("--transformers", metavar="V,V", help="Versions of transformers. Default: not installed.")
 ]
 WithOption = Annotated[
     list[str] | None,
-    typer.Option("--with", metavar="PACKAGE", help="What else the recipe needs, e.g. 'timm>=1'. Repeatable."),
+    typer.Option(
+        "--with", metavar="PACKAGE", help="Another package that the recipe needs, e.g. 'timm>=1'. Repeatable."
+    ),
 ]
 CacheOption = Annotated[
     Path | None,
-    typer.Option("--cache", metavar="FOLDER", help="Where environments and results are kept; else FAIRWAY_CACHE."),
+    typer.Option("--cache", metavar="FOLDER", help="The folder for environments and results. Default: FAIRWAY_CACHE."),
 ]
 LimitOption = Annotated[
-    float, typer.Option("--limit", metavar="SECONDS", help="Time limit of the whole run in one environment.")
+    str, typer.Option("--limit", metavar="TIME", help="Time limit of the run in one environment: 90s, 30m, 1h.")
 ]
 
 
 def matrix(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="path/to/recipe.py[:name].")],
+    recipe: options.RecipeArgument,
     torch: TorchOption = None,
     transformers: TransformersOption = None,
     onnxscript: Annotated[
-        str | None, typer.Option("--onnxscript", metavar="V,V", help="Versions of onnxscript; else one that fits.")
+        str | None,
+        typer.Option("--onnxscript", metavar="V,V", help="Versions of onnxscript. Default: a compatible one."),
     ] = None,
     onnxruntime: Annotated[
-        str | None, typer.Option("--onnxruntime", metavar="V,V", help="Versions of onnxruntime; else one that fits.")
+        str | None,
+        typer.Option("--onnxruntime", metavar="V,V", help="Versions of onnxruntime. Default: a compatible one."),
     ] = None,
     further: WithOption = None,
     level: options.LevelOption = "standard",
-    timeout: options.TimeoutOption = 600.0,
-    limit: LimitOption = 1800.0,
+    timeout: options.TimeoutOption = "10m",
+    limit: LimitOption = "30m",
     cache: CacheOption = None,
-    again: Annotated[bool, typer.Option("--again", help="Run also what is known already.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON on standard output.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Also run what has a stored result.")] = False,
+    json: options.JsonOption = False,
 ) -> int:
-    """Run a recipe with other versions, each in an environment of its own made by uv, and show them side by side.
+    """Run a recipe with other versions of its packages.
 
-    Exit code 0 where every row is verified. An environment that cannot be made is a row with its reason.
+    uv makes an environment for each combination, and the results are shown side by side. The exit code is 0 if every
+    row is verified. An environment that cannot be made is a row with its reason.
     """
-    from fairway.debug.versions.environments import Uv, cache_folder, combine
+    from fairway.debug.versions.environments import Uv, choose_cache_folder, combine_versions
     from fairway.debug.versions.inside import RunSettings
-    from fairway.debug.versions.matrix import fill, locate
-    from fairway.debug.versions.version_table import table
+    from fairway.debug.versions.matrix import MatrixRun, fill_matrix, locate_recipe
+    from fairway.debug.versions.version_table import render_version_table
 
-    locate(recipe)
+    locate_recipe(recipe)
     lists = {
-        "torch": versions("torch", torch) or [installed_torch()],
-        "transformers": versions("transformers", transformers),
-        "onnxscript": versions("onnxscript", onnxscript),
-        "onnxruntime": versions("onnxruntime", onnxruntime),
+        "torch": parse_versions("torch", torch) or [get_installed_torch()],
+        "transformers": parse_versions("transformers", transformers),
+        "onnxscript": parse_versions("onnxscript", onnxscript),
+        "onnxruntime": parse_versions("onnxruntime", onnxruntime),
     }
-    kept = cache_folder(cache)
-    how = RunSettings(level, timeout, limit)
-    progress = Progress(forks=False)
+    kept = choose_cache_folder(cache)
+    settings = RunSettings(
+        level, options.parse_duration("--timeout", timeout), options.parse_duration("--limit", limit)
+    )
+    progress = ProgressLine(forks=False)
     try:
-        rows = fill(recipe, combine(lists, further or ()), Uv(kept), how, kept / "results", again, progress)
+        rows = fill_matrix(
+            recipe,
+            combine_versions(lists, further or ()),
+            MatrixRun(Uv(kept), settings, kept / "results", again),
+            progress,
+        )
     finally:
         progress.close()
-    print(json_module.dumps([asdict(row) for row in rows], indent=1) if json else table(rows))
-    return 0 if all(row.verified for row in rows) else 1
+    print(json_module.dumps([asdict(row) for row in rows], indent=1) if json else render_version_table(rows))
+    return 0 if all(row.is_verified for row in rows) else 1
 
 
-def versions(package: str, text: str | None) -> list[str]:
-    """The versions of a list such as 2.9.1,2.13.0."""
+def parse_versions(package: str, text: str | None) -> list[str]:
+    """Return the versions in a list such as 2.9.1,2.13.0."""
     from packaging.version import InvalidVersion, Version
 
-    found = [part.strip() for part in (text or "").split(",") if part.strip()]
-    for one in found:
+    listed = [part.strip() for part in (text or "").split(",") if part.strip()]
+    for version in listed:
         try:
-            Version(one)
+            Version(version)
         except InvalidVersion as error:
             todo = (f"Write --{package} 1.2.3 or --{package} 1.2.3,1.3.0.",)
-            raise complain("FW006", f"--{package} {one!r:.80} is no version", todo=todo) from error
-    return found
+            raise complain(
+                Code.UNKNOWN_OPTION, f"--{package}: expected a version, got {version!r:.80}", todo=todo
+            ) from error
+    return listed
 
 
-def installed_torch() -> str:
-    """The version here without its build: +cpu names no version that another index has."""
+def get_installed_torch() -> str:
+    """Return the installed version without its build: other indexes have no +cpu."""
     from importlib import metadata
 
     return metadata.version("torch").partition("+")[0]

@@ -8,7 +8,7 @@ from fairway.cli.options import JsonOption
 
 
 def remedies(json: JsonOption = False) -> int:
-    """List the remedies: what each cures, where it was seen, why it is safe."""
+    """List the remedies: what each repairs, why it is safe."""
     from fairway.convert.remedies.catalogue import CATALOGUE
 
     if json:
@@ -28,7 +28,7 @@ def remedies(json: JsonOption = False) -> int:
         return 0
     for remedy in CATALOGUE.values():
         seen = ", ".join(f"{package}{versions}" for package, versions in remedy.affected.items()) or "any version"
-        print(f"{remedy.name}  (cures {remedy.cures}, {remedy.stage})")
+        print(f"{remedy.name}  (repairs {remedy.cures}, {remedy.stage})")
         print(f"    {remedy.title}")
         print(f"    seen in   {seen}")
         print(f"    upstream  {', '.join(remedy.upstream) or 'no known upstream issue'}")

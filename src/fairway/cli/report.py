@@ -8,21 +8,33 @@ from typing import Annotated
 
 import typer
 
+from fairway.cli.options import OverwriteOption
+
 
 def report(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="MODEL|RECORD...", help="ONNX files, records, what --json printed. Several: compared."),
+        typer.Argument(
+            metavar="MODEL|RECORD...",
+            help="ONNX files, records, or output of --json. Several are compared.",
+        ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.html", help="The page to write.")],
     measured: Annotated[
         list[Path] | None,
-        typer.Option("--with", metavar="FILE", help="Of bench --json, or sensitivity's ranking.json. Repeatable."),
+        typer.Option(
+            "--with",
+            metavar="FILE",
+            help="Output of `fairway bench --json`, or a ranking.json of `fairway sensitivity`. Repeatable.",
+        ),
     ] = None,
-    open_it: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the page if it exists.")] = False,
+    open_it: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    overwrite: OverwriteOption = False,
 ) -> int:
-    """Draw what is known of a file as one page that can be sent to a colleague."""
+    """Write one HTML page about a file, to send to a colleague.
+
+    It needs no server and no network.
+    """
     from fairway.record.delivery import check_target
     from fairway.record.page.page import make_page, write_page
 
@@ -33,5 +45,5 @@ def report(
         import webbrowser
 
         if not webbrowser.open(output.absolute().as_uri()):
-            print("no browser was found here; open the file yourself", file=sys.stderr)
+            print("no browser was found; open the file yourself", file=sys.stderr)
     return 0

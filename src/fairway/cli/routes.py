@@ -9,10 +9,10 @@ from fairway.convert.ladder.route import ROUTES
 
 
 def routes(json: JsonOption = False) -> int:
-    """List the routes, as `--route` takes them."""
+    """List the routes that --route accepts."""
     if json:
         print(json_module.dumps(ROUTES, indent=1))
         return 0
-    for name, what in ROUTES.items():
-        print(f"{name:<16} {what}")
+    for name, description in ROUTES.items():
+        print(f"{name:<16} {description}")
     return 0

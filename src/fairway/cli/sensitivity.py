@@ -14,27 +14,31 @@ from fairway.cli.quantize import (
     DropOption,
     MethodOption,
     MetricOption,
-    RecipeToo,
     SampleData,
     SamplesOption,
-    load,
-    share,
+    load_quantize_subject,
 )
-from fairway.cli.show import Progress, loading
+from fairway.cli.show import ProgressLine, show_loading
+
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FOLDER", help="The folder for trials, ranking, plot and list."),
+]
+BudgetOption = Annotated[
+    str | None,
+    typer.Option("--budget", metavar="TIME", help="Stop after this time with the best ranking so far: 90s, 10m."),
+]
+DepthOption = Annotated[
+    int | None, typer.Option("--depth", metavar="N", help="Group by the first N names of a module's path.")
+]
 
 
 def sensitivity(
-    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="A float file.")],
-    recipe: RecipeToo = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Trials, ranking, plot and list go there.")
-    ] = None,
-    budget: Annotated[
-        str | None, typer.Option("--budget", metavar="TIME", help="Then the best ranking so far: 90s, 10m.")
-    ] = None,
-    depth: Annotated[
-        int | None, typer.Option("--depth", metavar="N", help="Group by the first N names of a module's path.")
-    ] = None,
+    model: Annotated[Path, options.model_argument("A float file.")],
+    recipe: options.RecipeOption = None,
+    output: OutputOption = None,
+    budget: BudgetOption = None,
+    depth: DepthOption = None,
     max_drop: DropOption = "1%",
     metric: MetricOption = None,
     method: MethodOption = "minmax",
@@ -47,27 +51,36 @@ def sensitivity(
     dims: options.DimOption = None,
     checkpoint: options.CheckpointOption = None,
     trust: options.TrustOption = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Start over, and forget the trials found.")] = False,
+    overwrite: options.OverwriteOption = False,
     json: options.JsonOption = False,
 ) -> int:
-    """Rank the parts of a model by what is lost when each is quantised, and list those to leave in float."""
-    said = options.overrides(inputs, dims, checkpoint, trust)
-    drop = share("--max-drop", max_drop)
-    seconds = None if budget is None else options.parse_time("--budget", budget)
+    """Rank layers by the quality lost when quantized.
 
-    with loading():
+    Also write the list of layers to keep in float, for `fairway quantize --keep`. A run that was stopped continues;
+    --overwrite starts again.
+    """
+    overrides = options.parse_overrides(inputs, dims, checkpoint, trust)
+    drop = options.parse_percentage("--max-drop", max_drop)
+    seconds = None if budget is None else options.parse_duration("--budget", budget)
+
+    with show_loading():
         from fairway.tune.quantize.quality_budget import Budget
-        from fairway.tune.quantize.quantize_file import Wishes
-        from fairway.tune.sensitivity import sense_file
-        from fairway.workers.fanout import Spreading
+        from fairway.tune.quantize.quantize_file import QuantizeSettings
+        from fairway.tune.sensitivity import SensitivityRequest, measure_sensitivity
+        from fairway.workers.fanout import Parallelism
 
-        wishes = Wishes("int8-static", method, per_channel, samples, metric, Budget(drop))
-        subject = load(model, recipe, said)
-    progress = Progress(forks=False)
+        settings = QuantizeSettings("int8-static", method, per_channel, samples, metric, Budget(drop), data=data)
+        subject = load_quantize_subject(model, recipe, overrides)
+    progress = ProgressLine(forks=False)
     folder = output or model.with_suffix(".sensitivity")
     try:
-        result = sense_file(
-            model, subject, folder, wishes, data, seconds, depth, Spreading(jobs, on), overwrite, progress
+        result = measure_sensitivity(
+            model,
+            subject,
+            folder,
+            settings,
+            SensitivityRequest(seconds, depth, Parallelism(jobs, on), overwrite),
+            progress,
         )
     finally:
         progress.close()

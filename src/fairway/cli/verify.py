@@ -5,20 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from fairway.cli import options
-from fairway.cli.judge_options import judge_and_show
-from fairway.cli.show import Progress
+from fairway.cli.judge_options import JudgeRequest, judge_and_show
+from fairway.cli.show import ProgressLine
 
 if TYPE_CHECKING:
-    from fairway.convert.ladder.climb import Settings
     from fairway.convert.result import Result
+    from fairway.convert.types import Settings
     from fairway.model.subject import Subject
 
 
 def verify(
-    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="Any ONNX file, whoever made it.")],
+    model: Annotated[Path, options.model_argument("The ONNX file to test, from any exporter.")],
     recipe: options.RecipeArgument,
     inputs: options.InputOption = None,
     dims: options.DimOption = None,
@@ -26,16 +24,17 @@ def verify(
     trust: options.TrustOption = False,
     level: options.LevelOption = "standard",
     data: options.DataOption = None,
-    timeout: options.TimeoutOption = 600.0,
+    timeout: options.TimeoutOption = "10m",
     memory: options.MemoryOption = None,
     json: options.JsonOption = False,
 ) -> int:
-    """Judge an ONNX file against the model it is said to be."""
+    """Compare an ONNX file with the model it was made from."""
 
-    def judge(subject: Subject, settings: Settings, progress: Progress) -> Result:
+    def judge(subject: Subject, settings: Settings, progress: ProgressLine) -> Result:
         from fairway.convert.export import verify_subject
 
         return verify_subject(subject, model, settings, data, progress)
 
-    said = options.overrides(inputs, dims, checkpoint, trust)
-    return judge_and_show(recipe, said, level, timeout, memory, json, judge)
+    overrides = options.parse_overrides(inputs, dims, checkpoint, trust)
+    request = JudgeRequest(recipe, overrides, level, timeout, memory, json)
+    return judge_and_show(request, judge)

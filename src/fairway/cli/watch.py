@@ -16,14 +16,17 @@ from fairway.cli.matrix import (
     TorchOption,
     TransformersOption,
     WithOption,
-    installed_torch,
-    versions,
+    get_installed_torch,
+    parse_versions,
 )
-from fairway.cli.show import Progress
+from fairway.cli.show import ProgressLine
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
 
-FileOption = Annotated[Path, typer.Option("--file", metavar="F", help="The list, a file of the project.")]
-LIST = Path("fairway-watch.json")
+FileOption = Annotated[
+    Path, typer.Option("--file", metavar="FILE", help="The watch list, a JSON file of your project.")
+]
+WATCH_FILE = Path("fairway-watch.json")
 
 app = typer.Typer(
     invoke_without_command=True, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}
@@ -33,91 +36,106 @@ app = typer.Typer(
 @app.callback()
 def watch(
     context: typer.Context,
-    file: FileOption = LIST,
+    file: FileOption = WATCH_FILE,
     torch: TorchOption = None,
     transformers: TransformersOption = None,
     further: WithOption = None,
     level: options.LevelOption = "quick",
-    timeout: options.TimeoutOption = 600.0,
-    limit: LimitOption = 1800.0,
+    timeout: options.TimeoutOption = "10m",
+    limit: LimitOption = "30m",
     cache: CacheOption = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the list as JSON on standard output.")] = False,
+    json: options.JsonOption = False,
 ) -> int:
-    """Test again what is blocked upstream, and say what has become possible.
+    """Retest recipes that are blocked by upstream bugs.
 
-    With the versions installed, or with those named, in environments as `fairway matrix` makes them. The list keeps
-    what came out. Exit code 1 where something that was possible is broken again. `fairway watch add` puts a recipe on
-    the list, `fairway watch list` only shows it.
+    They run with the installed versions, or with those named, in environments like those of `fairway matrix`. The
+    results are stored in the list. The exit code is 1 if something that had become possible is broken again.
+    `fairway watch add` adds a recipe to the list, and `fairway watch list` only shows it.
     """
     if context.invoked_subcommand is not None:
         return 0
-    from fairway.debug.versions.environments import EnvironmentSpec, Uv, cache_folder, combine, this_environment
+    from fairway.debug.versions.environments import (
+        EnvironmentSpec,
+        Uv,
+        choose_cache_folder,
+        combine_versions,
+        use_this_python,
+    )
     from fairway.debug.versions.inside import RunSettings
-    from fairway.debug.versions.matrix import Maker
-    from fairway.debug.versions.watch_list import news, read, retest, watch_table, write
+    from fairway.debug.versions.matrix import EnvironmentMaker, MatrixRun
+    from fairway.debug.versions.watch_list import (
+        list_news,
+        read_watch_list,
+        render_watch_table,
+        retest,
+        write_watch_list,
+    )
 
-    entries = read(file)
-    asked = {"torch": versions("torch", torch), "transformers": versions("transformers", transformers)}
+    entries = read_watch_list(file)
+    requested = {"torch": parse_versions("torch", torch), "transformers": parse_versions("transformers", transformers)}
     every: list[EnvironmentSpec] = [EnvironmentSpec(())]
-    maker: Maker = this_environment
-    if any(asked.values()) or further:
-        asked["torch"] = asked["torch"] or [installed_torch()]
-        every, maker = combine(asked, further or ()), Uv(cache_folder(cache))
-    progress = Progress(forks=False)
+    maker: EnvironmentMaker = use_this_python
+    if any(requested.values()) or further:
+        requested["torch"] = requested["torch"] or [get_installed_torch()]
+        every, maker = combine_versions(requested, further or ()), Uv(choose_cache_folder(cache))
+    settings = RunSettings(
+        level, options.parse_duration("--timeout", timeout), options.parse_duration("--limit", limit)
+    )
+    progress = ProgressLine(forks=False)
     try:
-        entries = retest(file, entries, every, maker, RunSettings(level, timeout, limit), progress)
+        entries = retest(file, entries, every, MatrixRun(maker, settings, rerun=True), progress)
     finally:
         progress.close()
-    write(file, entries)
+    write_watch_list(file, entries)
     if json:
         print(json_module.dumps([asdict(entry) for entry in entries], indent=1))
     else:
-        print("\n".join((watch_table(entries), "", *news(entries))))
+        print("\n".join((render_watch_table(entries), "", *list_news(entries))))
     return 1 if any(entry.state == "broken again" for entry in entries) else 0
 
 
 @app.command("list")
 def show_list(
-    file: FileOption = LIST,
-    json: Annotated[bool, typer.Option("--json", help="Print the list as JSON on standard output.")] = False,
+    file: FileOption = WATCH_FILE,
+    json: options.JsonOption = False,
 ) -> int:
-    """Show the list as it was left; nothing is tested."""
-    from fairway.debug.versions.watch_list import read, watch_table
+    """Show the watch list without testing anything."""
+    from fairway.debug.versions.watch_list import read_watch_list, render_watch_table
 
-    entries = read(file)
-    print(json_module.dumps([asdict(entry) for entry in entries], indent=1) if json else watch_table(entries))
+    entries = read_watch_list(file)
+    print(json_module.dumps([asdict(entry) for entry in entries], indent=1) if json else render_watch_table(entries))
     return 0
 
 
 @app.command("add")
 def add_to_list(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="path/to/recipe.py[:name].")],
+    recipe: options.RecipeArgument,
     blocked_by: Annotated[
         str, typer.Option("--blocked-by", metavar="ISSUE", help="owner/repo#number, or the id of a known upstream bug.")
     ],
     why: Annotated[str, typer.Option("--why", metavar="TEXT", help="A few words for the table.")] = "",
-    file: FileOption = LIST,
+    file: FileOption = WATCH_FILE,
 ) -> int:
-    """Put a recipe on the list of what is blocked upstream."""
-    from fairway.debug.versions.watch_list import LINK, add
+    """Add a recipe to the watch list."""
+    from fairway.debug.versions.watch_list import UPSTREAM_LINK, add_blocked_recipe
 
-    if not LINK.fullmatch(blocked_by):
-        link, title = _known(blocked_by)
+    if not UPSTREAM_LINK.fullmatch(blocked_by):
+        link, title = _find_known_bug(blocked_by)
         blocked_by, why = link, why or title
-    entries = add(file, recipe, blocked_by, why)
+    entries = add_blocked_recipe(file, recipe, blocked_by, why)
     print(f"{file}: {len(entries)} blocked")
     return 0
 
 
-def _known(name: str) -> tuple[str, str]:
-    """Where a known upstream bug is reported, and what it is."""
-    from fairway.diagnostics.knowledge.entry import entries
+def _find_known_bug(name: str) -> tuple[str, str]:
+    """Return the upstream thread of a known bug and its title."""
+    from fairway.diagnostics.knowledge.entry import load_entries
 
-    for entry in entries():
+    for entry in load_entries():
         if entry.id == name:
             return entry.link or f"{entry.id} (unreported)", entry.title
     raise complain(
-        "FW006",
-        f"--blocked-by {name!r:.80} is neither owner/repo#number nor the id of a known upstream bug",
-        todo=("Write pytorch/pytorch#163713, say.",),
+        Code.UNKNOWN_OPTION,
+        f"--blocked-by: expected owner/repo#number or the id of a known upstream bug, got {name!r:.80}",
+        todo=("Name the upstream issue, e.g. pytorch/pytorch#163713.",),
     )

@@ -1,138 +1,58 @@
-"""`fairway.export` and `fairway.verify`: the product in two functions."""
+"""Exports one subject to a judged file, or judges a file that exists already."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
-import torch
-
-from fairway.convert.ladder.climb import Climb, Rung, Settings, climb, judge_file, rank
-from fairway.convert.ladder.pinpoint import pinpoint
+from fairway.convert.ladder.climb import climb
+from fairway.convert.ladder.judge_file import judge_file
+from fairway.convert.ladder.pinpoint_error import pinpoint_error
 from fairway.convert.ladder.plan import TRACE_OPSETS
 from fairway.convert.ladder.route import ROUTES, parse_route
+from fairway.convert.ladder.session import ExportSession
 from fairway.convert.ladder.study_worker import study_subject
-from fairway.convert.ladder.tables import build_tables
-from fairway.convert.record_writer import write_record
+from fairway.convert.ladder.translation_tables import build_tables
+from fairway.convert.ladder.weigh_evidence import rank_finding
+from fairway.convert.record_writer import build_record
 from fairway.convert.remedies.catalogue import CATALOGUE
-from fairway.convert.remedies.plugin_remedies import plugged_translations
+from fairway.convert.remedies.plugin_remedies import load_plugin_translations
 from fairway.convert.result import Result
-from fairway.diagnostics import Finding
+from fairway.convert.types import Climb, Settings
+from fairway.diagnostics import Code, Finding
 from fairway.diagnostics.errors import UserError, complain
-from fairway.diagnostics.extras import require
-from fairway.diagnostics.plugins import refused
+from fairway.diagnostics.extras import require_extra
+from fairway.diagnostics.plugins import list_refusals
 from fairway.judge.answers import is_large
-from fairway.judge.lattice import LEVELS, Level
-from fairway.model.cpu import made_elsewhere, this_cpu
+from fairway.judge.lattice import LEVELS
 from fairway.model.data import read_data
-from fairway.model.onnx_file import check_room, check_signature, open_header
-from fairway.model.subject import Subject, build_subject
-from fairway.model.weight_mappings import let_go
-from fairway.model.weight_storage import MODES, Mode, check_disk, check_linkable
-from fairway.record.delivery import check_target, deliver, keep_aside, workshop
+from fairway.model.onnx_file import open_model
+from fairway.model.subject import Subject
+from fairway.model.weight_mappings import release_mapped_memory
+from fairway.model.weight_storage import WEIGHT_MODES, check_disk, check_linkable
+from fairway.record.delivery import check_target, deliver, keep_aside, make_workshop
 from fairway.record.files import hash_file
-from fairway.record.progress import Diary, both
-from fairway.record.reader import StoredRecord, compare_with_record
+from fairway.record.progress import EventSink, ProgressFile, StillWorking, ignore_event, send_to_both
+from fairway.record.reader import compare_with_record, compare_with_this_cpu
+from fairway.record.schema import Record
+from fairway.record.schema_parts import FileRecord
+from fairway.torch_internals import PRELOADED_MODULES
 from fairway.workers.attempt import Limits, Workers
-from fairway.workers.garbage import seldom
+from fairway.workers.garbage import collect_garbage_rarely
 
-Progress = Callable[[Any], None]
-
-_NEEDED = (
+_PRELOADED_MODULES = (
     "onnx_ir.passes.common",
     "onnxruntime",
     "onnxscript.optimizer",
-    "torch._dynamo",
+    *PRELOADED_MODULES,
     "torch.export",
     "torch.fx.experimental.symbolic_shapes",
-    "torch.onnx._internal.exporter._core",
 )
-
-
-def export(
-    model: torch.nn.Module,
-    inputs: Any,
-    path: str | Path,
-    *,
-    dims: Any = None,
-    bounds: Mapping[str, tuple[int, int]] | None = None,
-    multiples: Mapping[str, int] | None = None,
-    example: Mapping[str, int] | None = None,
-    input_names: Sequence[str] | None = None,
-    output_names: Sequence[str] | None = None,
-    patches: Mapping[Any, Callable[..., Any]] | None = None,
-    translations: Mapping[Any, Callable[..., Any]] | None = None,
-    opset: int | None = None,
-    level: Level = "standard",
-    routes: Sequence[str] = (),
-    remedies: bool = True,
-    timeout: float = 600.0,
-    memory: int = 0,
-    data: str | Path | None = None,
-    weights: Mode | None = None,
-    overwrite: bool = False,
-    progress: Progress | None = None,
-) -> Result:
-    """Takes `model` to an ONNX file that agrees with PyTorch over every shape declared, or says what is wrong.
-
-    `inputs` is a tuple of example args, a dict of kwargs, an (args, kwargs) pair, a function `(seed, **dims)` that
-    makes such a pair, or a list of spec lines. `timeout` (seconds) and `memory` (bytes) limit each attempt.
-    `translations` maps operators (`torch.ops.mine.op.default`) to functions that call ONNX operators. `weights` says
-    where they go: "embed" into the file, "copy" into one beside it, "link" leaves them in the checkpoint that they are
-    mapped from; unless told, into the file where it can hold them, else beside it.
-    """
-    subject = build_subject(
-        model,
-        inputs,
-        dims=dims,
-        bounds=bounds,
-        multiples=multiples,
-        example=example,
-        input_names=input_names,
-        output_names=output_names,
-        patches=patches,
-        translations=translations,
-    )
-    settings = make_settings(level, routes, opset, remedies, timeout, memory, weights)
-    return export_subject(subject, Path(path), settings, data, overwrite, progress)
-
-
-def verify(
-    path: str | Path,
-    model: torch.nn.Module,
-    inputs: Any,
-    *,
-    dims: Any = None,
-    bounds: Mapping[str, tuple[int, int]] | None = None,
-    multiples: Mapping[str, int] | None = None,
-    example: Mapping[str, int] | None = None,
-    input_names: Sequence[str] | None = None,
-    output_names: Sequence[str] | None = None,
-    level: Level = "standard",
-    timeout: float = 600.0,
-    memory: int = 0,
-    data: str | Path | None = None,
-    progress: Progress | None = None,
-) -> Result:
-    """Judges any ONNX file against `model`, whoever made it. The file is only read."""
-    subject = build_subject(
-        model,
-        inputs,
-        dims=dims,
-        bounds=bounds,
-        multiples=multiples,
-        example=example,
-        input_names=input_names,
-        output_names=output_names,
-    )
-    settings = make_settings(level, (), None, True, timeout, memory, judging=True)
-    return verify_subject(subject, Path(path), settings, data, progress)
 
 
 def make_settings(
@@ -145,68 +65,69 @@ def make_settings(
     weights: str | None = None,
     judging: bool = False,
 ) -> Settings:
-    """Settings that were checked against what is known; for `judging` a file, some level there must be."""
+    """Return checked settings. For `judging` a file the level must not be none."""
     import onnx
 
     levels = LEVELS[1:] if judging else LEVELS
     if level not in levels:
-        raise complain("FW006", f"level {level!r}; the levels are {', '.join(levels)}")
-    if weights is not None and weights not in MODES:
-        raise complain("FW006", f"weights {weights!r}; there are {', '.join(MODES)}")
+        raise complain(Code.UNKNOWN_OPTION, f"level {level!r}; the levels are {', '.join(levels)}")
+    if weights is not None and weights not in WEIGHT_MODES:
+        raise complain(Code.UNKNOWN_OPTION, f"weights {weights!r}; there are {', '.join(WEIGHT_MODES)}")
     if level == "deep":
-        require("deep", "the level deep", "hypothesis")
+        require_extra("deep", "the level deep", "hypothesis")
     for route in routes:
         if route not in ROUTES:
-            raise complain("FW006", f"route {route!r}; the routes are {', '.join(ROUTES)}")
+            raise complain(Code.UNKNOWN_OPTION, f"route {route!r}; the routes are {', '.join(ROUTES)}")
     newest = onnx.defs.onnx_opset_version()
     if opset is not None and not 7 <= opset <= newest:
-        raise complain("FW007", f"opset {opset}; opsets 7..{newest} are known here")
+        raise complain(Code.OPSET_UNSUPPORTED, f"opset {opset}; opsets 7..{newest} are known here")
     traced = [name for name in routes if parse_route(name).traced]
     if opset is not None and opset not in TRACE_OPSETS and traced and len(traced) == len(routes):
         span = f"{TRACE_OPSETS[0]}..{TRACE_OPSETS[-1]}"
-        raise complain("FW007", f"opset {opset}; {' and '.join(traced)} can write {span}")
+        raise complain(Code.OPSET_UNSUPPORTED, f"opset {opset}; {' and '.join(traced)} can write {span}")
     return Settings(level, tuple(routes), opset, remedies, Limits(timeout, memory), weights)
 
 
-@seldom()
+@collect_garbage_rarely()
 def export_subject(
     subject: Subject,
     path: Path,
     settings: Settings,
     data: str | Path | None = None,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: EventSink | None = None,
 ) -> Result:
-    """The whole road for one subject: climb, then deliver what may be delivered."""
+    """Export one subject: try routes until a file is verified, then deliver the best file."""
     check_target(path, overwrite)
     check_disk(subject.model, path, settings.weights)
     if settings.weights == "link":
         check_linkable(subject.model, path)
-    warm_up()
+    preload_modules()
     build_tables()
-    left_out = load_plugins() if settings.remedies else ()
+    refusals = load_plugins() if settings.remedies else ()
     tensors = read_data(subject, Path(data)) if data is not None else []
     if is_large(subject.model):
-        let_go()  # pages of its weights that loading happened to read: they would count as long as we run
-    with Workers(settings.limits) as workers, workshop(path, workers.janitor) as folder:
-        heard = both(progress or (lambda event: None), Diary(folder, path.name, subject.name))
-        workers.tick = partial(heard, ("tick",))
-        subject = study_subject(workers, subject, settings.level, settings.remedies)
-        climbed = climb(workers, subject, settings, folder, tensors, heard)
-        begins = pinpoint(workers, subject, settings, climbed, tensors, heard)
-        climbed = replace(climbed, findings=(*sorted((*climbed.findings, *begins), key=rank), *left_out))
-        record = write_record(subject, settings, climbed)
-        best = climbed.best
+        release_mapped_memory()  # pages of weights that were read while loading would count as this process's memory
+    with Workers(settings.limits) as workers, make_workshop(path, workers.janitor) as folder:
+        on_event = send_to_both(progress or ignore_event, ProgressFile(folder, path.name, subject.name))
+        workers.tick = partial(on_event, StillWorking())
+        session = ExportSession(workers, subject, settings, folder, tensors, on_event)
+        session = replace(session, subject=study_subject(session))
+        climbed = climb(session)
+        findings = sorted((*climbed.findings, *pinpoint_error(session, climbed)), key=rank_finding)
+        climbed = replace(climbed, findings=(*findings, *refusals))
+        record = build_record(session.subject, settings, climbed)
+        candidate = None if climbed.best is None else climbed.best.candidate
         written = None
-        if best is not None and best.captured is not None:
-            record["opset"] = best.captured.opset
+        if candidate is not None:
+            record = record.model_copy(update={"opset": candidate.opset})
             if climbed.verdict in ("verified", "unproven"):
-                record = deliver(folder, Path(best.captured.path), path, record, best.captured.stored, overwrite)
+                record = deliver(folder, Path(candidate.path), path, record, candidate.stored, overwrite)
                 written = path
             elif climbed.verdict == "wrong":
                 aside = path.with_suffix(".wrong.onnx")
-                record = keep_aside(folder, Path(best.captured.path), aside, record, best.captured.stored)
-    return _result(climbed, written, record)
+                record = keep_aside(folder, Path(candidate.path), aside, record, candidate.stored)
+    return _make_result(climbed, written, record)
 
 
 def verify_subject(
@@ -214,46 +135,44 @@ def verify_subject(
     path: Path,
     settings: Settings,
     data: str | Path | None = None,
-    progress: Progress | None = None,
-    against: Callable[[], Sequence[str]] = tuple,
+    progress: EventSink | None = None,
+    list_right_files: Callable[[], Sequence[str]] = tuple,
 ) -> Result:
-    """The judge alone, on a file that is there already. A record beside it that is about other bytes is a warning.
+    """Judge a file that exists already. A record beside it that describes other bytes gives a warning.
 
-    `against` is asked only for a wrong file: which files are right, to tell where this one is not.
+    `list_right_files` is called only for a wrong file. Right files help to locate its error.
     """
-    heard = progress or (lambda event: None)
-    header = open_header(path)
-    check_room(header)
-    check_signature(header, subject)
+    on_event = progress or ignore_event
+    header = open_model(path, subject)
     stored, changed = compare_with_record(path)
-    if changed is not None and changed.code == "FW119":
+    if changed is not None and changed.code == Code.LINKED_CHECKPOINT_CHANGED:
         raise UserError(changed)
-    warm_up()
+    preload_modules()
     tensors = read_data(subject, Path(data)) if data is not None else []
     with Workers(settings.limits) as workers, TemporaryDirectory(prefix="fairway-") as folder:
-        workers.tick = partial(heard, ("tick",))
-        subject = study_subject(workers, subject, settings.level, settings.remedies)
-        climbed = judge_file(workers, subject, settings, str(path), header, tensors, Path(folder), heard)
-        right = against() if climbed.verdict == "wrong" else ()
-        begins = pinpoint(workers, subject, settings, climbed, tensors, heard, right)
-    told = (changed, *_about_quantised(stored))
-    findings = (*sorted((*climbed.findings, *begins), key=rank), *(one for one in told if one is not None))
+        workers.tick = partial(on_event, StillWorking())
+        session = ExportSession(workers, subject, settings, Path(folder), tensors, on_event)
+        session = replace(session, subject=study_subject(session))
+        climbed = judge_file(session, path, header)
+        right_files = list_right_files() if climbed.verdict == "wrong" else ()
+        located = pinpoint_error(session, climbed, right_files)
+    others = [finding for finding in (changed, *_check_quantized(stored)) if finding is not None]
+    findings = (*sorted((*climbed.findings, *located), key=rank_finding), *others)
     climbed = replace(climbed, findings=findings)
-    record = write_record(subject, settings, climbed)
-    record["opset"] = header.opset
-    record["file"] = {"name": path.name, "sha256": hash_file(path)}
-    return _result(climbed, path, record)
+    file = FileRecord(name=path.name, sha256=hash_file(path))
+    record = build_record(session.subject, settings, climbed).model_copy(update={"opset": header.opset, "file": file})
+    return _make_result(climbed, path, record)
 
 
-def _about_quantised(stored: StoredRecord | None) -> Sequence[Finding | None]:
-    """A quantised file is not held to PyTorch's numbers, and may be made for another CPU."""
-    if stored is None or stored.proven.quantised is None:
+def _check_quantized(record: Record | None) -> Sequence[Finding | None]:
+    """A quantized file is not expected to have PyTorch's numbers, and it may be made for another CPU."""
+    if record is None or record.verdict != "quantized" or record.quantized is None:
         return ()
-    return Finding("FW707", stored.proven.quantised), made_elsewhere(stored.whole, this_cpu())
+    return Finding(Code.QUANTIZED_BY_DESIGN, record.quantized.said or ""), compare_with_this_cpu(record)
 
 
-def _result(climbed: Climb, path: Path | None, record: dict[str, Any]) -> Result:
-    best: Rung | None = climbed.best
+def _make_result(climbed: Climb, path: Path | None, record: Record) -> Result:
+    best = climbed.best
     return Result(
         verdict=climbed.verdict,
         path=path,
@@ -266,15 +185,15 @@ def _result(climbed: Climb, path: Path | None, record: dict[str, Any]) -> Result
 
 
 def load_plugins() -> Sequence[Finding]:
-    """Loads the plug-ins before the first fork, so that attempts have them; answers what had to be left out."""
+    """Load the plug-ins before the first fork, so that attempts have them. Return findings on refused plug-ins."""
     len(CATALOGUE)
-    plugged_translations()
-    return refused()
+    load_plugin_translations()
+    return list_refusals()
 
 
-def warm_up() -> None:
-    """Imports what every attempt needs, once, here: attempts are forked from this process and start with it."""
-    for name in _NEEDED:
-        # Private ones among them (seen in torch 2.9–2.13) only save time: what is missing is imported later.
+def preload_modules() -> None:
+    """Import the modules that every attempt needs. Attempts are forked from this process and start with them."""
+    for name in _PRELOADED_MODULES:
+        # The private modules (seen in torch 2.9–2.13) only save time; without them, torch imports its own later.
         with contextlib.suppress(ImportError):
             importlib.import_module(name)

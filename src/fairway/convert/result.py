@@ -1,28 +1,29 @@
-"""What `fairway.export` and `fairway.verify` answer."""
+"""The result of `fairway.export` and `fairway.verify`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from fairway.convert.ladder.climb import Verdict
+from fairway.convert.types import Verdict
 from fairway.diagnostics import Finding
 from fairway.judge.evidence import Evidence
+from fairway.record.schema import Record
 
 
 @dataclass(frozen=True)
 class Result:
-    """A verdict with everything it stands on. Printed it is a table fit for a terminal; a notebook shows it as HTML."""
+    """A verdict with its evidence. It prints as a table, and a notebook shows it as HTML."""
 
     verdict: Verdict
     path: Path | None
-    """The file that was written: verified, or unproven and marked so. None where nothing fit to use came out."""
+    """The file that was written, verified or unproven. None if no usable file was made."""
     route: str | None
     remedies: tuple[str, ...]
     findings: tuple[Finding, ...]
     evidence: Evidence | None
-    record: dict[str, Any]
+    record: Record
+    """Everything known about the file. `record.as_dict()` is the JSON beside the file."""
 
     @property
     def verified(self) -> bool:
@@ -34,6 +35,6 @@ class Result:
         return render_result(self)
 
     def _repr_html_(self) -> str:
-        from fairway.record.page.notebook import card
+        from fairway.record.page.notebook import render_card
 
-        return card(self.record)
+        return render_card(self.record)

@@ -1,6 +1,6 @@
-"""Coded diagnoses: what was seen, where, why, and what to do about it."""
+"""Findings: coded diagnoses with what was seen, where, why, and what to do."""
 
-from fairway.diagnostics.codes import CODES, Code, exit_status
+from fairway.diagnostics.codes import CODES, Code, CodeEntry, exit_status
 from fairway.diagnostics.finding import Finding, Where
 
-__all__ = ["CODES", "Code", "Finding", "Where", "exit_status"]
+__all__ = ["CODES", "Code", "CodeEntry", "Finding", "Where", "exit_status"]

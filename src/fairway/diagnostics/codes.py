@@ -1,750 +1,690 @@
-"""One flat table of everything Fairway can find. Codes are never reused; titles name the defect, not the cure."""
+"""The pages of the finding codes, in one flat table. Codes are never reused; titles name the defect, not the cure."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
+
+from fairway.diagnostics.code_names import Code
 
 Kind = Literal["input", "model", "upstream", "evidence", "limit", "machine", "fairway"]
 Severity = Literal["error", "warning", "note"]
 
+__all__ = ["CODES", "Code", "CodeEntry", "exit_status"]
+
 
 @dataclass(frozen=True)
-class Code:
-    """A row: what it is called, whose it is, why it happens, what to do first."""
+class CodeEntry:
+    """The page of a code: its title, who can fix it, the reason, and what to do first."""
 
-    code: str
-    name: str
+    code: Code
     title: str
     kind: Kind
     why: str
     todo: tuple[str, ...]
     severity: Severity = "error"
+    name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.code.name.lower().replace("_", "-"))
 
 
 def exit_status(code: str) -> int:
-    """2 for a usage error, 3 for what could not be loaded, 4 for our bug, 1 for every other finding."""
+    """Return 2 for a usage error, 3 for a load failure, 4 for a bug in Fairway, and 1 for every other finding."""
     return {"0": 2, "1": 3, "9": 4}.get(code[2], 1)
 
 
 _ROWS = (
-    # FW0xx: what was asked cannot be done as asked.
-    Code(
-        "FW001",
-        "spec-syntax",
+    # FW0xx: Invalid input: the request cannot be carried out.
+    CodeEntry(
+        Code.SPEC_SYNTAX,
         "The spec does not parse",
         "input",
         "An input is written `name: dtype[dim, dim, 3]`, a dim `name=low..high` or `name%multiple`.",
         ("Correct the place under the caret.",),
     ),
-    Code(
-        "FW002",
-        "unknown-input",
+    CodeEntry(
+        Code.UNKNOWN_INPUT,
         "The declared inputs are not those that forward takes",
         "input",
         "Inputs are matched to the parameters of `forward` by name.",
         ("Use one of the names listed.",),
     ),
-    Code(
-        "FW003",
-        "spec-contradicts-example",
+    CodeEntry(
+        Code.SPEC_CONTRADICTS_EXAMPLE,
         "The spec contradicts an example tensor",
         "input",
         "The declared rank, dtype or fixed size differs from the tensor that was given.",
         ("Correct the spec or the example tensor.",),
     ),
-    Code(
-        "FW004",
-        "empty-range",
-        "A dim's range holds no size",
+    CodeEntry(
+        Code.EMPTY_RANGE,
+        "A dim's range contains no size",
         "input",
-        "No size lies between the bounds and is a multiple as asked.",
-        ("Write the bounds as low..high with low ≤ high, low ≥ 0, and a multiple between them.",),
+        "A range needs at least one size: low ≤ high, no negative bound, and a multiple between them.",
+        ("Write the bounds as low..high with 0 ≤ low ≤ high, and a multiple between them if one is declared.",),
     ),
-    Code(
-        "FW005",
-        "unknown-dim",
+    CodeEntry(
+        Code.UNKNOWN_DIM,
         "Bounds are given for a dim that no input has",
         "input",
-        "Only names that stand in some input's shape vary.",
+        "Only names that appear in an input's shape are dims.",
         ("Use one of the dim names listed, or add the name to an input's shape.",),
     ),
-    Code(
-        "FW006",
-        "unknown-option",
-        "The value of an option is not one that is known",
+    CodeEntry(
+        Code.UNKNOWN_OPTION,
+        "An option has an invalid value",
         "input",
-        "Options with a fixed set of values take only those.",
+        "The option does not accept this value.",
         ("Use one of the values listed.",),
     ),
-    Code(
-        "FW007",
-        "opset-unsupported",
+    CodeEntry(
+        Code.OPSET_UNSUPPORTED,
         "The opset cannot be produced",
         "input",
         "Each exporter writes a limited range of opsets, and the runtime reads a limited range.",
         ("Use one of the opsets listed, or leave --opset out.",),
     ),
-    Code(
-        "FW008",
-        "file-exists",
+    CodeEntry(
+        Code.FILE_EXISTS,
         "The output file exists",
         "input",
-        "A file that is there is never replaced unless asked.",
+        "Existing files are replaced only with --overwrite.",
         ("Pass --overwrite (overwrite=True), or name another file.",),
     ),
-    Code(
-        "FW009",
-        "cannot-write",
+    CodeEntry(
+        Code.CANNOT_WRITE,
         "The output file cannot be written",
         "input",
         "The folder is missing, read-only or full. Nothing was left behind.",
         ("Name a folder that exists, is writable and has room.",),
     ),
-    Code(
-        "FW010",
-        "no-inputs",
+    CodeEntry(
+        Code.NO_INPUTS,
         "No inputs are declared",
         "input",
         "Without inputs there is nothing to vary and nothing to compare.",
         ("Declare each input: --input 'x: float32[batch, 3]', or `inputs=` in the recipe.",),
     ),
-    Code(
-        "FW011",
-        "names-do-not-fit",
-        "The names given do not fit the inputs or outputs",
+    CodeEntry(
+        Code.NAMES_DO_NOT_FIT,
+        "The names do not match the inputs or outputs",
         "input",
-        "Names are given one for one, in order, and must differ from one another.",
+        "Each tensor gets one name, in order, and names must be unique.",
         ("Give as many distinct names as there are tensors.",),
     ),
-    Code(
-        "FW012",
-        "meta-tensor",
+    CodeEntry(
+        Code.META_TENSOR,
         "A tensor is on the meta device",
         "input",
         "Meta tensors have a shape but no values, so there is nothing to run or compare.",
-        ("Materialise the model (`to_empty` and load a checkpoint) and give real example tensors.",),
+        ("Materialize the model (`to_empty` and load a checkpoint) and give real example tensors.",),
     ),
-    Code(
-        "FW013",
-        "inputs-disagree",
+    CodeEntry(
+        Code.INPUTS_DISAGREE,
         "The inputs disagree on the size of a dim",
         "input",
-        "One name stands for one size in all inputs at once.",
+        "A dim has the same size in all inputs.",
         ("Give the dims different names, or make the sizes equal.",),
     ),
-    Code(
-        "FW014",
-        "unknown-code",
+    CodeEntry(
+        Code.UNKNOWN_CODE,
         "There is no such finding",
         "input",
         "Codes run from FW001; each has a page.",
         ("List them all: fairway explain --list",),
     ),
-    Code(
-        "FW015",
-        "bad-inputs",
-        "The inputs are not in a form that is understood",
+    CodeEntry(
+        Code.BAD_INPUTS,
+        "The inputs have an unsupported form",
         "input",
-        "`inputs` is a tuple of args, a dict of kwargs, an (args, kwargs) pair, a function (seed, **dims), "
-        "or a list of spec lines.",
+        "`inputs` is a tuple of args, a dict of kwargs, an (args, kwargs) pair, a function (seed, **dims), or a "
+        "list of spec lines.",
         ("Give the inputs in one of these forms.",),
     ),
-    Code(
-        "FW016",
-        "bad-patch",
+    CodeEntry(
+        Code.BAD_PATCH,
         "A patch cannot be used",
         "input",
         "A patch maps a function or method found on the model or its module to a replacement callable.",
         ("Write patches={Net.method: replacement}.",),
     ),
-    Code(
-        "FW017",
-        "inputs-too-large",
+    CodeEntry(
+        Code.INPUTS_TOO_LARGE,
         "The declared inputs do not fit into this machine's memory",
         "input",
-        "Evidence is gathered at the ends of every range too, and there the inputs must be made.",
+        "The file is also tested at the ends of every range, and the inputs for these tests must fit into memory.",
         ("Narrow the bounds to what the model is meant for: --dim name=low..high.",),
     ),
-    Code(
-        "FW018",
-        "extra-missing",
-        "What was asked for needs a package that is not installed",
+    CodeEntry(
+        Code.EXTRA_MISSING,
+        "An optional package is not installed",
         "input",
-        "A plain install brings only what every export needs; the rest are extras.",
-        ("Install the extra that is named.",),
+        "A plain install contains only what every export needs. This feature needs an extra.",
+        ("Install the extra named above.",),
     ),
-    Code(
-        "FW019",
-        "not-a-generator",
-        "The model does not generate token by token in a way that is covered",
+    CodeEntry(
+        Code.NOT_A_GENERATOR,
+        "This kind of generation is not supported",
         "input",
-        "Covered are models of transformers that generate text from text, and from speech of one length.",
+        "Supported are transformers models that generate text from text, or from speech of one fixed length.",
         ("Export the model's parts one by one with fairway.export.",),
     ),
-    Code(
-        "FW020",
-        "bad-translation",
+    CodeEntry(
+        Code.BAD_TRANSLATION,
         "A translation cannot be used",
         "input",
         "A translation maps an operator's overload to a function that calls ONNX operators.",
         ("Write translations={torch.ops.mine.op.default: function}.",),
     ),
-    Code(
-        "FW021",
-        "not-linkable",
+    CodeEntry(
+        Code.NOT_LINKABLE,
         "The weights cannot be linked",
         "input",
-        "A file's weights lie in its own folder or below, and must be there as the model has them: runtimes follow no "
-        "path that leads elsewhere.",
-        ("Write the file into the checkpoint's folder: -o CHECKPOINT_FOLDER/model.onnx.", "Or take --weights copy."),
+        "Runtimes load weights only from the file's own folder or below, and the bytes there must be those of the "
+        "model.",
+        (
+            "Write the file into the checkpoint's folder: -o CHECKPOINT_FOLDER/model.onnx.",
+            "Or use --weights copy.",
+        ),
     ),
-    Code(
-        "FW023",
-        "outside-the-domain",
-        "A size lies outside the declared domain",
+    CodeEntry(
+        Code.OUTSIDE_THE_DOMAIN,
+        "A size is outside the declared domain",
         "input",
-        "What a file does outside the sizes that it was made and verified for, nobody looked at.",
-        ("Name sizes within the domain, or widen it: --dim name=low..high.",),
+        "The file was not tested outside the sizes that it was exported and verified for.",
+        ("Use sizes inside the domain, or widen it: --dim name=low..high.",),
     ),
-    Code(
-        "FW025",
-        "not-a-command",
-        "The command line is not one that is understood",
+    CodeEntry(
+        Code.NOT_A_COMMAND,
+        "The command line is invalid",
         "input",
-        "A command, an argument or an option is missing, unknown or misspelt.",
+        "A command, an argument or an option is missing, unknown, misspelled or in the wrong place.",
         ("Compare with fairway --help, or with --help after the command.",),
     ),
-    # FW1xx: something could not be loaded.
-    Code(
-        "FW101",
-        "recipe-missing",
-        "The recipe is not there",
+    # FW1xx: Something could not be loaded.
+    CodeEntry(
+        Code.RECIPE_MISSING,
+        "The recipe was not found",
         "input",
         "RECIPE is `path/to/file.py[:name]` or `package.module:name`.",
         ("Check the path; a relative one starts at the current folder.",),
     ),
-    Code(
-        "FW102",
-        "recipe-raised",
+    CodeEntry(
+        Code.RECIPE_RAISED,
         "The recipe raised an error",
         "input",
-        "A recipe is Python and was run; the error is its own.",
+        "A recipe is Python code that Fairway runs, and that code failed.",
         ("Run the file with python and fix the error.",),
     ),
-    Code(
-        "FW103",
-        "recipe-without-model",
-        "The recipe does not say which model is meant",
+    CodeEntry(
+        Code.RECIPE_WITHOUT_MODEL,
+        "The recipe does not identify a model",
         "input",
         "The name must be a fairway.Recipe, an nn.Module, a Module class, or a function that returns one.",
         ("Name one of the candidates listed: RECIPE.py:name.",),
     ),
-    Code(
-        "FW104",
-        "checkpoint-missing",
-        "The checkpoint is not there",
+    CodeEntry(
+        Code.CHECKPOINT_MISSING,
+        "The checkpoint was not found",
         "input",
         "The file named by the recipe or by --checkpoint does not exist.",
         ("Check the path; one in a recipe starts at the recipe's folder.",),
     ),
-    Code(
-        "FW105",
-        "checkpoint-unreadable",
+    CodeEntry(
+        Code.CHECKPOINT_UNREADABLE,
         "The checkpoint cannot be read",
         "input",
         "The file is truncated, damaged, or of another format.",
         ("Copy the file again and compare sizes.",),
     ),
-    Code(
-        "FW106",
-        "checkpoint-mismatch",
-        "The checkpoint is of another architecture",
+    CodeEntry(
+        Code.CHECKPOINT_MISMATCH,
+        "The checkpoint belongs to another architecture",
         "input",
         "Names or shapes differ from those of the model that the recipe builds.",
         ("Build the model with the settings that the checkpoint was trained with.",),
     ),
-    Code(
-        "FW107",
-        "checkpoint-runs-code",
+    CodeEntry(
+        Code.CHECKPOINT_RUNS_CODE,
         "The checkpoint would run code when loaded",
         "input",
-        "It is a pickle that holds more than tensors; unpickling it can do anything.",
-        ("Convert it to safetensors on a machine you can lose, or pass --trust if you trust its author.",),
+        "The file is a pickle that contains more than tensors. Unpickling it can run any code.",
+        ("Convert it to safetensors in a sandbox, or pass --trust if you trust its author.",),
     ),
-    Code(
-        "FW110",
-        "not-onnx",
+    CodeEntry(
+        Code.NOT_ONNX,
         "The file is not a readable ONNX model",
         "input",
         "It is missing, truncated, or something else.",
         ("Check the path; export or copy it again.",),
     ),
-    Code(
-        "FW111",
-        "external-data-missing",
-        "The model's external data is not there",
+    CodeEntry(
+        Code.EXTERNAL_DATA_MISSING,
+        "The model's external data is missing",
         "input",
-        "Large weights live in a second file beside the model, and that file is missing or too short.",
+        "Large weights are stored in a second file beside the model, and that file is missing or too short.",
         ("Copy the data file into the model's folder under the name listed.",),
     ),
-    Code(
-        "FW112",
-        "external-data-outside",
+    CodeEntry(
+        Code.EXTERNAL_DATA_OUTSIDE,
         "The model's external data points outside its folder",
         "input",
-        "A model file may not read other files of the machine; this one asks to.",
+        "A model file must not read other files on the machine, and this one tries to.",
         ("Do not load this file unless you made it; if you did, save it with its data beside it.",),
     ),
-    Code(
-        "FW113",
-        "data-unreadable",
+    CodeEntry(
+        Code.DATA_UNREADABLE,
         "The data file cannot be used",
         "input",
         "--data takes .npz, .safetensors or .pt (tensors only) with one array per input, by input name.",
         ("Check the names and shapes in the file against the spec.",),
     ),
-    Code(
-        "FW114",
-        "asks-too-much",
+    CodeEntry(
+        Code.ASKS_TOO_MUCH,
         "The file asks for more memory than this machine has",
         "input",
-        "Its header names sizes that cannot be held here; nothing beyond the header was read.",
+        "Its header declares sizes that do not fit into memory. Only the header was read.",
         ("Do not load this file unless you made it; if you did, use a machine with more memory.",),
     ),
-    Code(
-        "FW115",
-        "record-unreadable",
+    CodeEntry(
+        Code.RECORD_UNREADABLE,
         "The record beside the file cannot be used",
         "input",
-        "It is damaged, changed by hand, or written by another version, so nothing in it is believed.",
+        "It is damaged, edited by hand, or written by another version, so it is ignored.",
         ("Judge the file again: fairway verify MODEL.onnx RECIPE",),
         "warning",
     ),
-    Code(
-        "FW116",
-        "record-of-another-file",
-        "The record beside the file is about another file",
+    CodeEntry(
+        Code.RECORD_OF_ANOTHER_FILE,
+        "The record beside the file belongs to another file",
         "input",
-        "The bytes are not those that were recorded: the file or its weights changed since, or the record was copied.",
-        ("Go by the verdict of this run; the record's no longer counts.",),
+        "The file's bytes differ from the recorded ones: the file or its weights changed, or the record was copied.",
+        ("Use the verdict of this run. The recorded one no longer applies.",),
         "warning",
     ),
-    Code(
-        "FW117",
-        "plugin-left-out",
+    CodeEntry(
+        Code.PLUGIN_LEFT_OUT,
         "A plug-in could not be used",
         "input",
-        "A distribution installed here declares an entry point of Fairway's, and what it names is missing or wrong.",
-        ("Update or uninstall the distribution named; its authors test it with fairway.testing.",),
+        "An installed distribution declares a Fairway entry point, and the object behind it is missing or invalid.",
+        ("Update or uninstall that distribution. Its authors can test it with fairway.testing.",),
         "warning",
     ),
-    Code(
-        "FW118",
-        "watch-unreadable",
-        "The list of what is blocked cannot be used",
+    CodeEntry(
+        Code.WATCH_UNREADABLE,
+        "The watch list cannot be used",
         "input",
-        "`fairway watch` keeps it as JSON; it was changed by hand, or is something else.",
-        ("Correct the file at the place named, or name another with --file.",),
+        "`fairway watch` stores it as JSON. This file was edited by hand, or is something else.",
+        ("Correct the file at the place shown, or name another one with --file.",),
     ),
-    Code(
-        "FW119",
-        "linked-checkpoint-changed",
-        "The checkpoint that the file links to is not the one it was made from",
+    CodeEntry(
+        Code.LINKED_CHECKPOINT_CHANGED,
+        "The linked checkpoint has changed",
         "input",
-        "The file's weights are places in that checkpoint; other bytes there are other weights.",
+        "The file reads its weights from that checkpoint, so other bytes there are other weights.",
         (
             "Put the checkpoint back where it was, unchanged.",
             "Or export again; --weights copy makes a file that needs no checkpoint.",
         ),
     ),
-    # FW2xx: the model, as its team wrote it.
-    Code(
-        "FW201",
-        "forward-fails",
+    # FW2xx: The model's own code.
+    CodeEntry(
+        Code.FORWARD_FAILS,
         "forward fails on legal inputs",
         "model",
         "PyTorch itself refuses inputs inside the declared domain, so no file can agree with it there.",
         ("Fix forward, or narrow the bounds to what it accepts.",),
     ),
-    Code(
-        "FW202",
-        "training-mode",
+    CodeEntry(
+        Code.TRAINING_MODE,
         "A module is left in training mode",
         "model",
         "Dropout and batch norm behave differently in training; exporters keep the mode they find.",
         ("Call model.eval() before exporting.",),
         "warning",
     ),
-    Code(
-        "FW203",
-        "random-forward",
+    CodeEntry(
+        Code.RANDOM_FORWARD,
         "forward is random",
         "model",
         "Two runs on the same inputs differ, so no file can be compared with it.",
         ("Make the random step depend on the module's mode: F.dropout(x, p, self.training).",),
     ),
-    Code(
-        "FW204",
-        "input-without-effect",
+    CodeEntry(
+        Code.INPUT_WITHOUT_EFFECT,
         "An input has no effect on any output",
         "model",
         "Changing it changed nothing at any point tried; exporters tend to drop such inputs.",
-        ("Leave the input out, or look for the place where it got lost.",),
+        ("Remove the input, or find the place where its effect gets lost.",),
         "warning",
     ),
-    Code(
-        "FW205",
-        "module-chosen-by-value",
+    CodeEntry(
+        Code.MODULE_CHOSEN_BY_VALUE,
         "A module is chosen by a value taken out of a tensor",
         "model",
         "`.item()` leaves the graph: the exporter sees one number, so the choice made for the example is frozen.",
         (
-            "Run all modules, stack their results and gather by the index tensor: "
-            "torch.stack([m(x) for m in self.mods])[index].",
+            "Run all modules, stack their results and gather by the index tensor: torch.stack([m(x) for m in "
+            "self.mods])[index].",
         ),
     ),
-    Code(
-        "FW206",
-        "loop-unrolled",
+    CodeEntry(
+        Code.LOOP_UNROLLED,
         "A Python loop is unrolled to the example's length",
         "model",
         "The exporter runs the loop and records its steps; the file repeats exactly those, however long the input is.",
         ("Write the loop as one tensor expression (gather, scatter, cumulative op), or give Fairway a patch.",),
     ),
-    Code(
-        "FW207",
-        "branch-frozen",
+    CodeEntry(
+        Code.BRANCH_FROZEN,
         "A Python branch on a tensor's value or size is frozen",
         "model",
         "`if` needs one answer while the model is captured; the file keeps only that side.",
         ("Use torch.where, or torch.cond for a large branch.",),
     ),
-    Code(
-        "FW208",
-        "no-outputs",
+    CodeEntry(
+        Code.NO_OUTPUTS,
         "forward returns no tensors",
         "model",
         "An ONNX file needs at least one output.",
         ("Return a tensor from forward.",),
     ),
-    Code(
-        "FW209",
-        "non-tensor-output",
+    CodeEntry(
+        Code.NON_TENSOR_OUTPUT,
         "forward returns something that is not a tensor",
         "model",
         "ONNX outputs are tensors; a Python number or string cannot be one.",
         ("Return tensors only, or leave the value out.",),
     ),
-    Code(
-        "FW210",
-        "name-clash",
+    CodeEntry(
+        Code.NAME_CLASH,
         "A name is both an input and an output",
         "model",
-        "ONNX names are unique; exporters rename one of the two silently, and with it lose its dynamic axes.",
+        "ONNX names are unique. Exporters rename one of the two silently, and it loses its dynamic axes.",
         ("Give the output another name: output_names=[...].",),
     ),
-    Code(
-        "FW211",
-        "patch-not-equal",
+    CodeEntry(
+        Code.PATCH_NOT_EQUAL,
         "A patch does not compute the same as the original",
         "model",
         "It was run beside the original in PyTorch, and the results differ.",
         ("Correct the patch at the point shown.",),
     ),
-    Code(
-        "FW212",
-        "layer-sizes-disagree",
+    CodeEntry(
+        Code.LAYER_SIZES_DISAGREE,
         "Two layers disagree on a size",
         "model",
-        "One layer hands over another number of features than the next one was built for.",
-        ("Build the layer with the size that arrives.",),
+        "One layer outputs a different number of features than the next one expects.",
+        ("Build the second layer with the size that it receives.",),
     ),
-    Code(
-        "FW213",
-        "cache-not-key-value",
-        "The model's cache is not one of keys and values",
+    CodeEntry(
+        Code.CACHE_NOT_KEY_VALUE,
+        "The model's cache does not consist of keys and values",
         "model",
-        "State-space and hybrid models keep other states, for which runtimes agree on no graph inputs and outputs.",
-        ("Export one step of the model with fairway.export, its states as inputs and outputs of your own.",),
+        "State-space and hybrid models keep other states, and runtimes share no convention for these as inputs and "
+        "outputs.",
+        ("Export one step of the model with fairway.export, with its states as inputs and outputs.",),
     ),
-    Code(
-        "FW214",
-        "hits-looped",
-        "A loop goes over the places that were hit",
+    CodeEntry(
+        Code.HITS_LOOPED,
+        "A loop runs over the hits of a mask",
         "model",
-        "How many there are, `for i in hit.nonzero()`, is known by value; an exporter records a fixed number.",
-        ("Leave remedies on: hits_looped.", "Or loop over all places, those without a hit among them."),
+        "The number of hits, as in `for i in hit.nonzero()`, depends on values; an exporter records a fixed number.",
+        (
+            "Leave remedies on: hits_looped.",
+            "Or loop over all positions, including those without a hit.",
+        ),
     ),
-    Code(
-        "FW215",
-        "output-left-out",
+    CodeEntry(
+        Code.OUTPUT_LEFT_OUT,
         "An output that is not a tensor is left out",
         "model",
         "It was the same for two examples; ONNX outputs are tensors.",
-        ("Nothing, if whoever runs the file knows it.",),
+        ("Nothing, if the users of the file know the value.",),
         "warning",
     ),
-    Code(
-        "FW216",
-        "other-way-when-exported",
-        "The model itself answers otherwise while it is exported",
+    CodeEntry(
+        Code.OTHER_WAY_WHEN_EXPORTED,
+        "The model computes something else while it is exported",
         "model",
-        "Its code asks whether it is being exported (torch.compiler.is_exporting, is_compiling), and then computes "
-        "something else. That is what the file does too.",
+        "Its code checks whether it is being exported (torch.compiler.is_exporting, is_compiling) and then takes "
+        "another branch. The file follows that branch.",
         (
-            "Look at the line named, and at the condition that leads there.",
-            "Report it to whoever wrote the model: the two ways should give the same.",
+            "Look at the line shown, and at the condition that leads there.",
+            "Report it to the model's authors: both branches should give the same result.",
         ),
     ),
-    Code(
-        "FW217",
-        "list-frozen",
-        "A Python list as long as a size is made a tensor",
+    CodeEntry(
+        Code.LIST_FROZEN,
+        "A tensor is made from a Python list whose length is a size",
         "model",
-        "A list has one length while the model is captured, the example's; the file holds it as a constant.",
+        "While the model is captured, the list has the example's length, and the file stores it as a constant.",
         (
             "Leave remedies on: list_frozen.",
-            "Or make the tensor of the size itself: torch.arange(n) for torch.tensor(list(range(n))).",
+            "Or make the tensor from the size itself: torch.arange(n) for torch.tensor(list(range(n))).",
         ),
     ),
-    Code(
-        "FW218",
-        "frozen-by-the-trace",
+    CodeEntry(
+        Code.FROZEN_BY_THE_TRACE,
         "A value is frozen while the model is traced",
         "model",
-        "The tracer kept what a tensor was in the example: as a number, a constant, a branch taken. The file computes "
-        "with that whatever it is given. A warning is all that is said; the export and onnx.checker pass.",
+        "The tracer recorded the example's value as a number, a constant or a branch. The file uses that for every "
+        "input. Only a warning shows it; the export and onnx.checker pass.",
         (
-            "Do not ship the file before it was judged at other values and sizes: fairway verify FILE RECIPE.",
-            "Replace int(), .item() or `if` on a tensor by tensor arithmetic (torch.where, gather), or use torch.cond.",
+            "Do not ship the file before it is tested at other values and sizes: fairway verify FILE RECIPE.",
+            "Replace int(), .item() or `if` on a tensor with tensor arithmetic (torch.where, gather), or use "
+            "torch.cond.",
         ),
     ),
-    Code(
-        "FW219",
-        "state-changed",
-        "forward changes the model's own state, and its answer depends on it",
+    CodeEntry(
+        Code.STATE_CHANGED,
+        "forward changes the model's own state, and its result depends on it",
         "model",
         "A buffer or an attribute has another value after a run, and the next run on the same inputs gives another "
-        "answer. An ONNX file keeps nothing between runs, so it cannot do the same.",
+        "result. An ONNX file keeps nothing between runs, so it cannot do the same.",
         (
             "Pass the state in as an input and return it as an output; the caller keeps it between runs.",
             "If the state is for training only, change it in training mode only: if self.training.",
         ),
     ),
-    Code(
-        "FW220",
-        "fixed-by-the-call",
+    CodeEntry(
+        Code.FIXED_BY_THE_CALL,
         "The call fixes numbers or the length of a list",
         "model",
         "ONNX files take tensors. Python numbers and flags of the call, and the lengths of its lists, are constants "
         "of the file.",
-        ("Pass a tensor to keep a number open; export one file for each length of a list.",),
+        ("Pass a tensor if a number must vary. Export one file for each length of a list.",),
         "note",
     ),
-    Code(
-        "FW225",
-        "size-made-number",
-        "A size is made a plain number",
+    CodeEntry(
+        Code.SIZE_MADE_NUMBER,
+        "A size is turned into a plain number",
         "model",
-        "`int(x.shape[1])`, `len(x)` and `math.sqrt(n)` give the example's number while the model is captured, which "
-        "fixes the dim.",
+        "`int(x.shape[1])`, `len(x)` and `math.sqrt(n)` give the example's number while the model is captured, "
+        "which fixes the dim.",
         (
             "Leave remedies on: size_made_number.",
             "Or compute with the size itself: x.shape[1] for int(x.shape[1]), n ** 0.5 for math.sqrt(n).",
         ),
     ),
-    Code(
-        "FW229",
-        "state-settled",
+    CodeEntry(
+        Code.STATE_SETTLED,
         "A cache that grows with the inputs was filled first",
         "model",
-        "forward keeps something that grows with the largest input seen, such as a table of positions. After a run at "
-        "the sizes named its answers no longer depend on what was run before; PyTorch and the file are compared in "
+        "forward keeps something that grows with the largest input seen, such as a table of positions. After a run "
+        "at the sizes shown, its results no longer depend on earlier runs. PyTorch and the file are compared in "
         "that state.",
         (
-            "Nothing, if the model in use has seen such an input, or answers alike without it.",
+            "Nothing, if the deployed model has seen such an input, or gives the same results without it.",
             "Or build the table for the largest size when the model is built.",
         ),
         "note",
     ),
-    # FW3xx: exporters.
-    Code(
-        "FW301",
-        "capture-failed",
+    # FW3xx: Exporters.
+    CodeEntry(
+        Code.CAPTURE_FAILED,
         "The exporter could not capture the model",
         "upstream",
-        "The exporter raised an error of its own.",
-        ("See what the other rungs said: add --json.",),
+        "The exporter raised an error.",
+        ("See the results of the other rungs: add --json.",),
     ),
-    Code(
-        "FW302",
-        "dim-specialised",
+    CodeEntry(
+        Code.DIM_SPECIALIZED,
         "A dim cannot stay dynamic in this capture",
         "model",
-        "Some line asks for the size as a plain number, or compares it; the exporter would fix the dim.",
+        "A line of the model uses the size as a plain number or compares it, so the exporter would fix the dim.",
         (
-            "Look at the line named: size arithmetic in Python, a loop or branch on a size, "
-            "a library call that needs one.",
+            "Look at the line shown: size arithmetic in Python, a loop or branch on a size, a library call that "
+            "needs one.",
         ),
     ),
-    Code(
-        "FW303",
-        "data-dependent",
+    CodeEntry(
+        Code.DATA_DEPENDENT,
         "The model makes a decision on a tensor's value",
         "model",
         "The value depends on an input, so the exporter cannot know it while it captures the model. Values that no "
         "input reaches (parameters, buffers, tensors made of plain numbers) are read as they are.",
         (
-            "Replace the decision by tensor arithmetic (torch.where, gather) or torch.cond.",
+            "Replace the decision with tensor arithmetic (torch.where, gather) or torch.cond.",
             "If no input reaches the value, leave remedies on: constant_read.",
         ),
     ),
-    Code(
-        "FW304",
-        "no-translation",
+    CodeEntry(
+        Code.NO_TRANSLATION,
         "An operator has no translation to ONNX",
         "upstream",
         "The exporter knows no ONNX counterpart.",
         (
             "Leave remedies on: missing_translation.",
-            "Pass a translation of your own: translations={torch.ops.mine.op.default: function}.",
+            "Pass your own translation: translations={torch.ops.mine.op.default: function}.",
             "Write the step with other operators.",
         ),
     ),
-    Code(
-        "FW305",
-        "translation-failed",
+    CodeEntry(
+        Code.TRANSLATION_FAILED,
         "The translation to ONNX raised an error",
         "upstream",
         "The model was captured; turning it into ONNX failed.",
-        ("See what the other rungs said: add --json.",),
+        ("See the results of the other rungs: add --json.",),
     ),
-    Code(
-        "FW306",
-        "opset-not-honoured",
-        "The exporter wrote another opset than asked",
+    CodeEntry(
+        Code.OPSET_NOT_HONORED,
+        "The exporter wrote another opset than requested",
         "upstream",
-        "torch.onnx keeps its own opset where it cannot convert.",
-        ("Take the opset that was written, or another route.",),
+        "torch.onnx keeps its own opset if it cannot convert.",
+        ("Use the opset that was written, or another route.",),
     ),
-    Code(
-        "FW307",
-        "not-scriptable",
+    CodeEntry(
+        Code.NOT_SCRIPTABLE,
         "TorchScript cannot compile the model",
         "model",
-        "The scripter understands a part of Python only.",
+        "TorchScript supports only a part of Python.",
         ("See the line it stopped at.",),
     ),
-    Code(
-        "FW310",
-        "rnn-time-baked",
+    CodeEntry(
+        Code.RNN_TIME_BAKED,
         "The recurrent layer's time length is fixed at the example's",
         "upstream",
         "The dynamo exporter writes the example's length into a Reshape or into the output's shape.",
         ("Leave remedies on: rnn_time_baked.",),
     ),
-    Code(
-        "FW311",
-        "rnn-batch-baked",
+    CodeEntry(
+        Code.RNN_BATCH_BAKED,
         "The recurrent layer's batch size is fixed at the example's",
         "upstream",
         "A first state built from a Python number, as in `torch.zeros(1, len(x), n)`, is traced as a constant.",
         ("Leave remedies on: rnn_batch_baked.",),
     ),
-    Code(
-        "FW312",
-        "attention-length-baked",
+    CodeEntry(
+        Code.ATTENTION_LENGTH_BAKED,
         "The attention's sequence length is fixed at the example's",
         "upstream",
-        "nn.MultiheadAttention's packed projection makes the TorchScript exporter believe the example's sizes.",
+        "nn.MultiheadAttention's packed projection makes the TorchScript exporter treat the example's sizes as "
+        "constants.",
         ("Leave remedies on: attention_length_baked.",),
     ),
-    Code(
-        "FW313",
-        "vmap-mask",
+    CodeEntry(
+        Code.VMAP_MASK,
         "The mask is built with vmap, which the exporter cannot follow",
         "upstream",
         "The tracer cannot follow torch.vmap, nor can torch.export follow an index lookup inside it.",
         ("Leave remedies on: vmap_mask.",),
     ),
-    Code(
-        "FW314",
-        "causal-undecided",
-        "The decoder asks of its mask whether it is causal",
+    CodeEntry(
+        Code.CAUSAL_UNDECIDED,
+        "The decoder checks whether its mask is causal",
         "upstream",
-        "nn.TransformerDecoder compares the mask's values with a causal one, a decision on data.",
+        "nn.TransformerDecoder compares the mask's values with a causal mask, which is a decision on data.",
         ("Pass tgt_is_causal yourself, or leave remedies on: causal_undecided.",),
     ),
-    Code(
-        "FW315",
-        "output-shape-fixed",
+    CodeEntry(
+        Code.OUTPUT_SHAPE_FIXED,
         "A dynamic output is declared with a fixed shape",
         "upstream",
         "The file computes the right shape but declares the example's; strict runtimes refuse it.",
         ("Leave remedies on: output_shape_fixed.",),
         "warning",
     ),
-    Code(
-        "FW316",
-        "integer-mask-arithmetic",
+    CodeEntry(
+        Code.INTEGER_MASK_ARITHMETIC,
         "A number minus an integer tensor fails to convert",
         "upstream",
         "torch 2.13's type promotion finds no overload for `1.0 - mask` with an integer mask.",
         ("Write 1.0 - mask.float(), or leave remedies on: integer_mask_arithmetic.",),
     ),
-    Code(
-        "FW317",
-        "mul-scalar",
+    CodeEntry(
+        Code.MUL_SCALAR,
         "An integer tensor times a number has no translation",
         "upstream",
         "torch 2.13 leaves `aten.mul.Scalar`, which onnxscript before 0.7.2 does not know.",
         ("Install onnxscript 0.7.2 or later, or leave remedies on: mul_scalar.",),
     ),
-    Code(
-        "FW318",
-        "fully-masked-rows",
+    CodeEntry(
+        Code.FULLY_MASKED_ROWS,
         "Attention rows with everything masked differ from PyTorch's",
         "upstream",
-        "PyTorch answers zeros for them; the dynamo exporter's attention gives an average or NaN.",
+        "PyTorch returns zeros for them; the dynamo exporter's attention gives an average or NaN.",
         ("Leave remedies on: fully_masked_rows.",),
     ),
-    Code(
-        "FW319",
-        "half-mask-not-absorbed",
+    CodeEntry(
+        Code.HALF_MASK_NOT_ABSORBED,
         "A float16 mask is added with more precision than PyTorch has",
         "upstream",
         "ONNX Runtime adds float16 numbers in float32 on the CPU; a score that PyTorch rounds away stays.",
         ("Leave remedies on: half_mask_absorbed.",),
     ),
-    Code(
-        "FW320",
-        "transformers-untraceable",
-        "Code of transformers cannot be captured as it stands",
+    CodeEntry(
+        Code.TRANSFORMERS_UNTRACEABLE,
+        "Code in transformers cannot be captured unchanged",
         "upstream",
-        "Some of its models decide on values, or use kernels without a translation; it ships patches for export.",
+        "Some of its models decide on values, or use kernels without a translation. transformers ships patches for "
+        "export.",
         ("Leave remedies on: transformers_patches.",),
     ),
-    Code(
-        "FW321",
-        "bfloat16-without-kernel",
+    CodeEntry(
+        Code.BFLOAT16_WITHOUT_KERNEL,
         "The runtime has no bfloat16 kernel for an operator",
         "upstream",
-        "On the CPU, ONNX Runtime casts and copies bfloat16, and computes with hardly any of it.",
-        ("Leave remedies on: bfloat16_without_kernel.", "Export the model in float32."),
+        "On the CPU, ONNX Runtime can cast and copy bfloat16, but has almost no kernels that compute with it.",
+        (
+            "Leave remedies on: bfloat16_without_kernel.",
+            "Export the model in float32.",
+        ),
     ),
-    Code(
-        "FW322",
-        "float64-without-kernel",
+    CodeEntry(
+        Code.FLOAT64_WITHOUT_KERNEL,
         "The runtime has no float64 kernel for an activation",
         "upstream",
         "ONNX Runtime has Erf, Gelu, Softplus, Elu and their like in float32 only.",
-        ("Leave remedies on: float64_without_kernel.", "Export the model in float32."),
+        (
+            "Leave remedies on: float64_without_kernel.",
+            "Export the model in float32.",
+        ),
     ),
-    Code(
-        "FW323",
-        "parametrised-weight",
-        "A weight is computed anew in every call",
+    CodeEntry(
+        Code.PARAMETRIZED_WEIGHT,
+        "A weight is recomputed in every call",
         "upstream",
         "Exporters write the computation into the file, or fail at it; its result is always the same.",
         (
@@ -752,216 +692,214 @@ _ROWS = (
             "Or call torch.nn.utils.parametrize.remove_parametrizations once training is over.",
         ),
     ),
-    Code(
-        "FW324",
-        "sparse-weight",
+    CodeEntry(
+        Code.SPARSE_WEIGHT,
         "The model holds a sparse tensor",
         "upstream",
         "Neither torch.onnx nor ONNX Runtime takes one.",
-        ("Leave remedies on: sparse_weight.", "Or hold it dense."),
+        (
+            "Leave remedies on: sparse_weight.",
+            "Or store it as a dense tensor.",
+        ),
     ),
-    Code(
-        "FW325",
-        "module-moved",
+    CodeEntry(
+        Code.MODULE_MOVED,
         "A module is moved inside `forward`",
         "upstream",
-        "torch.export holds the weights as tensors of its own, which `Module.to` cannot swap.",
-        ("Leave remedies on: module_moved.", "Or move the module before, in `__init__`."),
+        "torch.export replaces the weights with its own tensors, and `Module.to` cannot swap those.",
+        (
+            "Leave remedies on: module_moved.",
+            "Or move the module before, in `__init__`.",
+        ),
     ),
-    Code(
-        "FW326",
-        "small-constant-dropped",
-        "A small constant is optimised away",
+    CodeEntry(
+        Code.SMALL_CONSTANT_DROPPED,
+        "A small constant is optimized away",
         "upstream",
-        "onnxscript takes a constant within 1e-8 of 0 for 0, so that `x / (norm + 1e-8)` divides by the norm alone.",
-        ("Leave remedies on: small_constant_dropped.", "Or use a constant above 1e-8."),
+        "onnxscript treats a constant within 1e-8 of 0 as 0, so `x / (norm + 1e-8)` divides by the norm alone.",
+        (
+            "Leave remedies on: small_constant_dropped.",
+            "Or use a constant above 1e-8.",
+        ),
     ),
-    Code(
-        "FW327",
-        "complex-picked",
-        "A complex tensor is picked from in an untranslated way",
+    CodeEntry(
+        Code.COMPLEX_PICKED,
+        "An operation on a complex tensor has no translation",
         "upstream",
-        "It has tables of its own for complex numbers, which lack unsqueeze, expand, repeat, select and indexing.",
-        ("Leave remedies on: complex_picked.", "Or pick from torch.view_as_real of it."),
+        "The exporter has separate tables for complex numbers, which lack unsqueeze, expand, repeat, select and "
+        "indexing.",
+        (
+            "Leave remedies on: complex_picked.",
+            "Or apply the operation to torch.view_as_real of the tensor.",
+        ),
     ),
-    Code(
-        "FW328",
-        "blocks-differ",
+    CodeEntry(
+        Code.BLOCKS_DIFFER,
         "Blocks that look alike are not the same in the graph",
         "limit",
-        "Of equal blocks in a row two or three are captured and stamped for the others; these differ too much.",
+        "Of equal blocks in a row, two or three are captured and copied for the others. These blocks differ too much.",
         ("Nothing: three blocks are captured next, then the whole model, which takes longer.",),
         "note",
     ),
-    Code(
-        "FW329",
-        "too-many-regions",
-        "The model takes too many ways through its code for the sizes declared",
+    CodeEntry(
+        Code.TOO_MANY_REGIONS,
+        "The model takes too many different branches over the declared sizes",
         "limit",
-        "Python that asks about sizes is captured once for each answer, and a file holds at most 12 such pieces.",
+        "Python code that checks sizes is captured once for each answer, and a file contains at most 12 such pieces.",
         (
             "Narrow the domain to the sizes you need: --dim time=1..20, or --dim time%8 for multiples only.",
-            "Or replace the loop or branch that asks about the size by tensor operations.",
+            "Or replace the loop or branch that depends on the size with tensor operations.",
         ),
     ),
-    Code(
-        "FW330",
-        "regions-differ",
+    CodeEntry(
+        Code.REGIONS_DIFFER,
         "Captures for different sizes do not fit into one file",
         "limit",
         "An ONNX file has one list of inputs and outputs, and each has one dtype, whatever the sizes.",
-        ("Return the same number of outputs, of the same dtypes, at all sizes.", "Or export one file for each region."),
+        (
+            "Return the same number of outputs, of the same dtypes, at all sizes.",
+            "Or export one file for each region.",
+        ),
     ),
-    # FW4xx: what the evidence showed.
-    Code(
-        "FW401",
-        "numbers-differ",
+    # FW4xx: What the evidence showed.
+    CodeEntry(
+        Code.NUMBERS_DIFFER,
         "The file's numbers differ from PyTorch's",
         "evidence",
         "At a legal input the file is further from the float64 truth than PyTorch's own rounding explains.",
         ("Do not ship this file.",),
     ),
-    Code(
-        "FW402",
-        "dim-fixed",
+    CodeEntry(
+        Code.DIM_FIXED,
         "A dim declared dynamic is fixed in the file",
         "evidence",
         "The file accepts only the example's size.",
         ("Do not ship this file.",),
     ),
-    Code(
-        "FW403",
-        "shape-differs",
+    CodeEntry(
+        Code.SHAPE_DIFFERS,
         "An output's shape differs from PyTorch's",
         "evidence",
-        "At a legal input the file answers with another shape.",
+        "At a legal input the file returns another shape.",
         ("Do not ship this file.",),
     ),
-    Code(
-        "FW404",
-        "outputs-differ",
+    CodeEntry(
+        Code.OUTPUTS_DIFFER,
         "The file's outputs are not PyTorch's",
         "evidence",
         "Their number, names or dtypes differ.",
         ("Do not ship this file.",),
     ),
-    Code(
-        "FW405",
-        "nonfinite-differs",
-        "NaN or infinity stands in other places than in PyTorch",
+    CodeEntry(
+        Code.NONFINITE_DIFFERS,
+        "NaN or infinity is in other places than in PyTorch",
         "evidence",
-        "Typical of a row with nothing left after masking.",
+        "This is typical of rows that are fully masked.",
         ("Do not ship this file.",),
     ),
-    Code(
-        "FW406",
-        "constant-from-example",
+    CodeEntry(
+        Code.CONSTANT_FROM_EXAMPLE,
         "A constant in the file comes from the example",
         "evidence",
-        "Exported again from other sizes and values, the same node holds another constant.",
-        ("Look at the line named: a size or a value is taken out of the graph there.",),
+        "Exported again from other sizes and values, the same node contains another constant.",
+        ("Look at the line shown: a size or a value is taken out of the graph there.",),
     ),
-    Code(
-        "FW407",
-        "runtime-refuses",
+    CodeEntry(
+        Code.RUNTIME_REFUSES,
         "The runtime refuses the file",
         "evidence",
         "The file was written, but ONNX Runtime cannot load it.",
-        ("See the runtime's words.",),
+        ("Read the runtime's message above.",),
     ),
-    Code(
-        "FW408",
-        "runtime-fails",
+    CodeEntry(
+        Code.RUNTIME_FAILS,
         "The runtime fails at a legal input",
         "evidence",
         "The file loads, but does not run there.",
         ("Do not ship this file.",),
     ),
-    Code(
-        "FW409",
-        "runtimes-disagree",
+    CodeEntry(
+        Code.RUNTIMES_DISAGREE,
         "Two runtimes disagree on the same file",
         "evidence",
         "One agrees with PyTorch and the other does not: a runtime's bug rather than the exporter's.",
         ("Ship for the runtime that agrees, and report the other.",),
         "warning",
     ),
-    Code(
-        "FW410",
-        "no-yardstick",
+    CodeEntry(
+        Code.NO_YARDSTICK,
         "The model does not run in float64",
         "evidence",
-        "Without a truth to measure from, the stated tolerances are used instead.",
+        "Without float64 values to measure from, the stated tolerances are used.",
         ("Nothing, if the tolerances suit you.",),
         "note",
     ),
-    Code(
-        "FW411",
-        "inputs-differ",
+    CodeEntry(
+        Code.INPUTS_DIFFER,
         "The file's inputs are not the declared ones",
         "evidence",
         "Their number, names, dtypes or ranks differ.",
-        ("Name the recipe of the model that the file was made from.", "Declare the inputs as the file has them."),
+        (
+            "Name the recipe of the model that the file was made from.",
+            "Declare the inputs as the file has them.",
+        ),
     ),
-    Code(
-        "FW412",
-        "token-differs",
+    CodeEntry(
+        Code.TOKEN_DIFFERS,
         "The files generate another token than PyTorch",
         "evidence",
-        "Led by PyTorch's tokens, with the cache of their own, they choose otherwise where rounding explains nothing.",
+        "Given PyTorch's tokens and their own cache, they choose a different token, and rounding does not explain it.",
         ("Do not ship these files.",),
     ),
-    Code(
-        "FW413",
-        "ties",
-        "The answer hangs on the order of equal elements",
+    CodeEntry(
+        Code.TIES,
+        "The result depends on the order of equal elements",
         "evidence",
-        "PyTorch leaves open which of equal elements `sort` and `topk` put first, and the file puts another first. "
-        "With PyTorch's ties broken as the file breaks them, the two agree.",
+        "PyTorch does not specify which of several equal elements `sort` and `topk` put first, and the file chooses "
+        "another one. With PyTorch's ties broken as the file breaks them, the two agree.",
         (
             "Nothing, if such ties do not occur in your data; a router whose weights are all zero ties everywhere.",
-            "Else break the ties yourself, or sort with `stable=True`.",
+            "Otherwise break the ties yourself, or sort with `stable=True`.",
         ),
         "note",
     ),
-    Code(
-        "FW414",
-        "error-begins",
+    CodeEntry(
+        Code.ERROR_BEGINS,
         "The error begins at one node",
         "evidence",
-        "Every value of the file was compared with those that PyTorch computes on the way. Before this node they "
-        "agree; after it they only pass its error on.",
+        "Every intermediate value of the file was compared with PyTorch's. They agree before this node; after it "
+        "they only carry its error on.",
         (
-            "Look at the line named, and at what the exporter made of it.",
+            "Look at the line shown, and at what the exporter made of it.",
             "Hand it over as a small reproducer: fairway reduce RECIPE.",
         ),
         "note",
     ),
-    Code(
-        "FW415",
-        "runtime-fuses-wrongly",
-        "No node is wrong by itself, only the whole file in the runtime",
+    CodeEntry(
+        Code.RUNTIME_FUSES_WRONGLY,
+        "Every node is right alone, but the file as a whole is wrong in the runtime",
         "upstream",
-        "Run node by node without its optimiser, ONNX Runtime gives PyTorch's values; so the fault lies in how it "
-        "fuses or reorders nodes when it loads the file.",
+        "Run node by node without its optimizer, ONNX Runtime gives PyTorch's values. The error is in how it fuses "
+        "or reorders nodes when it loads the file.",
         (
-            "Run with graph_optimization_level = ORT_DISABLE_ALL, or with the optimiser that is to blame left out.",
+            "Run with graph_optimization_level = ORT_DISABLE_ALL, or disable the responsible optimizer.",
             "Try another version of onnxruntime.",
         ),
         "note",
     ),
-    Code(
-        "FW416",
-        "input-not-verified",
-        "The file that should be made faster is not right",
+    CodeEntry(
+        Code.INPUT_NOT_VERIFIED,
+        "The file to optimize is not right",
         "evidence",
-        "What a pass does to a file can only be told where the file's own answers are right.",
-        ("See what is wrong: fairway verify FILE RECIPE.", "Export it anew: fairway export RECIPE -o FILE."),
+        "The effect of a pass can only be measured on a file whose own outputs are right.",
+        (
+            "See what is wrong: fairway verify FILE RECIPE.",
+            "Export it again: fairway export RECIPE -o FILE.",
+        ),
     ),
-    Code(
-        "FW417",
-        "branch-not-reached",
-        "The file holds one side of a branch, and no sample took the other",
+    CodeEntry(
+        Code.BRANCH_NOT_REACHED,
+        "The file contains one side of a branch, and no sample took the other",
         "evidence",
         "The file keeps one side only, and no sample shows what the model does on the other.",
         (
@@ -970,18 +908,16 @@ _ROWS = (
         ),
         "warning",
     ),
-    Code(
-        "FW418",
-        "branch-unseen",
-        "A branch of the model's own code was never taken one way",
+    CodeEntry(
+        Code.BRANCH_UNSEEN,
+        "One side of a branch in the model's own code was never taken",
         "evidence",
         "The side that no sample took was not compared with PyTorch.",
         ("Give inputs that take it: --data, or an inputs function.",),
         "note",
     ),
-    Code(
-        "FW419",
-        "random-operator",
+    CodeEntry(
+        Code.RANDOM_OPERATOR,
         "The file draws random numbers, the model does not",
         "evidence",
         "PyTorch gives the same outputs on the same input each time. A file that draws random numbers on the way to "
@@ -991,34 +927,33 @@ _ROWS = (
             "Look at the node named: dropout or noise that was exported in training mode.",
         ),
     ),
-    Code(
-        "FW420",
-        "weight-differs",
+    CodeEntry(
+        Code.WEIGHT_DIFFERS,
         "A weight in the file differs from the model's",
         "evidence",
-        "The file's weights are compared with the model's parameters and buffers as bytes, also transposed, reshaped "
-        "and cast. This one is a parameter of the model, with other numbers in some places.",
+        "The file's weights are compared with the model's parameters and buffers as bytes, also transposed, "
+        "reshaped and cast. This one is a parameter of the model, with other numbers in some places.",
         (
             "Export the file again from these weights.",
             "If the weights were changed on purpose, give Fairway the model with the changed weights.",
         ),
     ),
-    Code(
-        "FW421",
-        "rows-depend",
+    CodeEntry(
+        Code.ROWS_DEPEND,
         "Rows of a batch depend on each other",
         "evidence",
-        "A row's answer changes if other rows are in the batch. The file is right, but in a batch of several clients' "
-        "requests each answer would contain other clients' data. fairway serve runs the requests one by one.",
+        "A row's answer changes if other rows are in the batch. The file is right, but in a batch of several "
+        "clients' requests each answer would contain other clients' data. fairway serve runs the requests one by "
+        "one.",
         (
             "Nothing, if the model is meant to look at the whole batch.",
-            "Else look for what is computed over the batch axis: a mean, a cumsum, a sort, a comparison with row 0.",
+            "Otherwise look for what is computed over the batch axis: a mean, a cumsum, a sort, a comparison with "
+            "row 0.",
         ),
         "note",
     ),
-    Code(
-        "FW422",
-        "many-excuses",
+    CodeEntry(
+        Code.MANY_EXCUSES,
         "Too many samples are right only by an excuse",
         "evidence",
         "A file may take equal elements or sums in another order than PyTorch. If that decides more than a few "
@@ -1029,9 +964,8 @@ _ROWS = (
         ),
         "warning",
     ),
-    Code(
-        "FW423",
-        "numbers-mean-nothing",
+    CodeEntry(
+        Code.NUMBERS_MEAN_NOTHING,
         "PyTorch's own numbers mean nothing at some samples",
         "evidence",
         "PyTorch itself gives NaN throughout, or differs from the same model in float64 by as much as the value. "
@@ -1042,426 +976,405 @@ _ROWS = (
         ),
         "note",
     ),
-    # FW5xx: limits.
-    Code(
-        "FW424",
-        "size-assumed",
-        "The capture assumes something of a size that does not always hold",
+    CodeEntry(
+        Code.SIZE_ASSUMED,
+        "The capture assumes something about a size that is not always true",
         "model",
-        "torch.export follows one run; a line of the model asked for a size, and the file keeps the answer.",
+        "torch.export follows one run. A line of the model used a size, and the file keeps the result of that run.",
         (
-            "Look at the line named: a branch on a size, or a library call that needs one.",
+            "Look at the line shown: a branch on a size, or a library call that needs one.",
             "If only such sizes occur, declare that: --dim.",
         ),
     ),
-    Code(
-        "FW501", "time-limit", "The time limit was reached", "limit", "The attempt was stopped.", ("Raise --timeout.",)
+    # FW5xx: Limits.
+    CodeEntry(
+        Code.TIME_LIMIT,
+        "The time limit was reached",
+        "limit",
+        "The attempt was stopped.",
+        ("Raise --timeout.",),
     ),
-    Code(
-        "FW502",
-        "memory-limit",
+    CodeEntry(
+        Code.MEMORY_LIMIT,
         "The memory limit was reached",
         "limit",
         "The attempt was stopped.",
         ("Raise --memory.",),
     ),
-    Code(
-        "FW503",
-        "process-died",
+    CodeEntry(
+        Code.PROCESS_DIED,
         "The attempt's process died",
         "limit",
         "It was killed by a signal, as in a segmentation fault.",
         ("See the record for the signal.",),
     ),
-    Code(
-        "FW504",
-        "evidence-incomplete",
+    CodeEntry(
+        Code.EVIDENCE_INCOMPLETE,
         "The evidence is incomplete",
         "limit",
         "Some of what the level asks for could not be tested.",
         ("See what is missing.",),
         "warning",
     ),
-    Code(
-        "FW505",
-        "calls-not-seen",
-        "The calls that were written down are not the model",
+    CodeEntry(
+        Code.CALLS_NOT_SEEN,
+        "The recorded calls do not reproduce the model",
         "limit",
-        "Something computes past torch's functions: a custom extension, numpy, a function torch hides from overrides; "
-        "or the exporter goes another way through the model. A part of these calls would be a part of another model.",
-        ("Reduce a submodule by a recipe of its own.", "Or give a command as the judge: --check CMD."),
+        "Something is computed outside torch's functions: in a custom extension, in numpy, or in a function that "
+        "torch hides from overrides. Or the exporter takes another path through the model. A part of these calls "
+        "would belong to a different model.",
+        (
+            "Reduce a submodule with its own recipe.",
+            "Or give a command as the judge: --check CMD.",
+        ),
     ),
-    Code(
-        "FW506",
-        "not-looked-at",
-        "No evidence was asked for",
+    CodeEntry(
+        Code.NOT_LOOKED_AT,
+        "No evidence was requested",
         "limit",
-        "At the level none a file is made and not compared with PyTorch.",
+        "At the level none, a file is not compared with PyTorch.",
         ("Judge it where there is time and memory: fairway verify FILE RECIPE.",),
         "warning",
     ),
-    Code(
-        "FW507",
-        "judged-against-a-file",
+    CodeEntry(
+        Code.JUDGED_AGAINST_A_FILE,
         "The file was judged against another file, not against PyTorch",
         "limit",
-        "Without a recipe there is no model to compare with. The new file is as right as the one it was made from, "
-        "by stated tolerances.",
-        ("Name the recipe: --against RECIPE.", "Or judge it later: fairway verify FILE RECIPE."),
+        "Without a recipe there is no model to compare with. The new file agrees with the one it was made from, "
+        "within stated tolerances.",
+        (
+            "Name the recipe: --recipe RECIPE.",
+            "Or judge it later: fairway verify FILE RECIPE.",
+        ),
         "warning",
     ),
-    # FW6xx: this machine, and others.
-    Code(
-        "FW601",
-        "exporter-broken",
+    # FW6xx: This machine, and others.
+    CodeEntry(
+        Code.EXPORTER_BROKEN,
         "An exporter fails for models that are known to export",
         "machine",
-        "The models are one line each and export on every healthy machine, so it is the build of a package here.",
+        "The models are one line each and export on every healthy machine, so the build of a package on this "
+        "machine is at fault.",
         (
             "Install torch, onnx, onnxscript and onnxruntime again, from builds made for this platform.",
             "Export on another machine and copy the file: ONNX files are the same everywhere.",
             "Report the one-line model that fails, with what fairway doctor printed.",
         ),
     ),
-    Code(
-        "FW602",
-        "runtime-broken",
+    CodeEntry(
+        Code.RUNTIME_BROKEN,
         "A checker or a runtime fails for files that are known to be right",
         "machine",
         "The files come from models of one line each, on which all runtimes agree elsewhere.",
-        ("Install the package that is named again.", "Judge the file on another machine: fairway verify."),
+        (
+            "Install the package that is named again.",
+            "Judge the file on another machine: fairway verify.",
+        ),
     ),
-    Code(
-        "FW603",
-        "versions-clash",
-        "Installed versions do not go together",
+    CodeEntry(
+        Code.VERSIONS_CLASH,
+        "Installed versions are incompatible",
         "machine",
-        "One of the packages says so itself, or others have met it and reported it.",
-        ("Install versions that do.",),
+        "One of the packages declares it, or it is a reported problem.",
+        ("Install compatible versions.",),
     ),
-    Code(
-        "FW604",
-        "import-fails",
+    CodeEntry(
+        Code.IMPORT_FAILS,
         "A package that every export needs cannot be imported",
         "machine",
         "It is missing, or its build does not fit this machine.",
         ("Install it again.",),
     ),
-    Code(
-        "FW605",
-        "little-room",
-        "There is little memory or disk left",
+    CodeEntry(
+        Code.LITTLE_ROOM,
+        "Memory or disk space is low",
         "machine",
-        "Exports hold the model several times over, and write it to the folder for temporary files.",
-        ("Free some, or set TMPDIR to a folder that has room.",),
+        "An export holds several copies of the model, and writes it to the folder for temporary files.",
+        ("Free some space, or set TMPDIR to a folder with more.",),
         "warning",
     ),
-    Code(
-        "FW606",
-        "environment-not-made",
-        "An environment could not be made",
+    CodeEntry(
+        Code.ENVIRONMENT_NOT_MADE,
+        "An environment could not be created",
         "machine",
         "uv or pip could not install the versions asked for.",
-        ("Read what the installer said; not every version exists for every Python and platform.",),
+        ("Read the installer's output. Not every version exists for every Python and platform.",),
     ),
-    Code(
-        "FW607",
-        "environment-silent",
+    CodeEntry(
+        Code.ENVIRONMENT_SILENT,
         "The recipe gave no result in an environment",
         "machine",
         "The process ended, or was stopped, before there was a record.",
-        ("Read its last words; raise --limit if it was stopped.",),
+        ("Read its last output. Raise --limit if it was stopped.",),
     ),
-    # FW7xx: quantising.
-    Code(
-        "FW701",
-        "already-quantised",
-        "The file is quantised already",
+    # FW7xx: Quantizing.
+    CodeEntry(
+        Code.ALREADY_QUANTIZED,
+        "The file is already quantized",
         "input",
-        "Bytes made of bytes lose twice, and the float file is what quality is measured against.",
-        ("Quantise the float file that it was made from.",),
+        "Quantizing twice loses quality twice, and quality is measured against the float file.",
+        ("Quantize the float file that it was made from.",),
     ),
-    Code(
-        "FW702",
-        "samples-missing",
-        "There are too few samples to calibrate with and to judge by",
+    CodeEntry(
+        Code.SAMPLES_MISSING,
+        "There are too few samples to calibrate and to judge",
         "input",
-        "Some samples set the ranges, others, held back, judge the result; none is used for both.",
+        "Some samples set the ranges, and others judge the result. No sample is used for both.",
         ("Give a folder of .npz files, one sample each, with --data; or `calibration` in the recipe.",),
     ),
-    Code(
-        "FW703",
-        "samples-useless",
-        "The samples say nothing about the model",
+    CodeEntry(
+        Code.SAMPLES_USELESS,
+        "The samples are useless for calibration",
         "input",
-        "Ranges come from the values that samples have on their way through the model. Zeros and NaN give ranges that "
-        "no real input keeps to.",
-        ("Give samples as the model will meet them.",),
+        "Ranges come from the values that samples produce inside the model. Zeros and NaN give ranges that real "
+        "inputs exceed.",
+        ("Give samples like those that the model will receive.",),
     ),
-    Code(
-        "FW704",
-        "opset-too-low",
-        "The opset is too low to quantise in",
+    CodeEntry(
+        Code.OPSET_TOO_LOW,
+        "The opset is too low to quantize",
         "input",
-        "Scales for each channel came with opset 13; files below it are converted first, which failed.",
+        "A scale for each channel needs opset 13. Files with an older opset are converted first, which failed.",
         ("Export again with a newer opset: fairway export RECIPE --opset 17.",),
     ),
-    Code(
-        "FW705",
-        "nothing-quantised",
-        "Nothing was quantised",
+    CodeEntry(
+        Code.NOTHING_QUANTIZED,
+        "Nothing was quantized",
         "limit",
-        "The scheme found no weights it can make narrow; what came out would be the float file by another name.",
+        "The scheme found no weights to quantize, so the result would be the float file under another name.",
         ("Use another scheme, or --scheme auto.",),
     ),
-    Code(
-        "FW706",
-        "made-for-another-cpu",
-        "The quantised file was made for another kind of CPU",
+    CodeEntry(
+        Code.MADE_FOR_ANOTHER_CPU,
+        "The quantized file was made for another kind of CPU",
         "machine",
-        "Without VNNI, sums of unsigned and signed byte products saturate at 16 bits: the numbers are silently wrong. "
-        "Elsewhere they are right, and the speed was measured on the other machine.",
-        ("Quantise again on the kind of machine that will run it.",),
+        "Without VNNI, sums of products of unsigned and signed bytes saturate at 16 bits, and the numbers are "
+        "silently wrong. On other CPUs they are right, but the speed was measured on another machine.",
+        ("Quantize again on the kind of machine that will run it.",),
         "warning",
     ),
-    Code(
-        "FW707",
-        "quantised-by-design",
-        "The file is quantised, so its numbers are not PyTorch's",
+    CodeEntry(
+        Code.QUANTIZED_BY_DESIGN,
+        "The file is quantized, so its numbers are not PyTorch's",
         "evidence",
-        "It was judged by how much quality is lost, not by float parity; the record says how much.",
+        "It was judged by its loss of quality, not by how close its numbers are; the record says how much was lost.",
         ("Verify the float file that it was made from; its hash is in the record.",),
         "note",
     ),
-    Code(
-        "FW708",
-        "not-worth-shipping",
+    CodeEntry(
+        Code.NOT_WORTH_SHIPPING,
         "No variant is worth shipping",
         "evidence",
-        "A variant is shipped if its quality is within the budget on data held back, and it is as fast or as small as "
-        "asked. Without a wish it must be faster, or smaller and not slower.",
+        "A variant is shipped if its quality on held-out data is within the budget, and it is as fast or as small "
+        "as requested. Without such a request it must be faster, or smaller and not slower.",
         (
-            "Widen the budget that is named, or keep the float file: it is the best one found.",
+            "Widen the budget shown, or keep the float file: it is the best one found.",
             "See which layers lose most: fairway sensitivity.",
         ),
     ),
-    Code(
-        "FW709",
-        "slower-quantised",
-        "Quantised is slower here",
+    CodeEntry(
+        Code.SLOWER_QUANTIZED,
+        "The quantized file is slower here",
         "evidence",
-        "Bytes are faster where the kernels are, and only if the time is spent in them: converting to bytes and back "
-        "costs time, and operators without a kernel for bytes stay in float.",
-        ("Keep the float file where speed counts.", "Ask for size alone if that is what counts: --max-size 50%."),
+        "8 bits are faster only where kernels for them exist and take most of the time. Converting to 8 bits and "
+        "back costs time, and operators without an 8-bit kernel stay in float.",
+        (
+            "Keep the float file if speed matters.",
+            "If only size matters, ask for that alone: --max-size 50%.",
+        ),
         "note",
     ),
-    Code(
-        "FW710",
-        "schemes-alike",
+    CodeEntry(
+        Code.SCHEMES_ALIKE,
         "Two schemes gave the same file",
         "evidence",
-        "Different schemes must differ in their bytes; where they do not, one of them did nothing of its own.",
-        ("Go by one of them.",),
+        "Different schemes must give different bytes. If they do not, one of them had no effect.",
+        ("Use either of them.",),
         "warning",
     ),
-    Code(
-        "FW711",
-        "metric-useless",
-        "The recipe's metric does not tell models apart",
+    CodeEntry(
+        Code.METRIC_USELESS,
+        "The recipe's metric cannot tell models apart",
         "input",
-        "It is asked for the model and for one with spoilt outputs; a number that is the same for both, or is none, "
-        "cannot say what was lost.",
-        ("Make `metric(model_fn)` return a float that grows with quality, computed from what model_fn answers.",),
+        "It was computed for the model and for a copy with corrupted outputs. If both numbers are equal, or are not "
+        "numbers, the metric cannot measure a loss.",
+        ("Make `metric(model_fn)` return a float that grows with quality, computed from what model_fn returns.",),
     ),
-    Code(
-        "FW712",
-        "trials-of-another-run",
-        "Trials of another run lie in the folder",
+    CodeEntry(
+        Code.TRIALS_OF_ANOTHER_RUN,
+        "The folder contains trials of another run",
         "input",
-        "They are of another model, other samples or other settings, so they cannot be gone on with.",
+        "They belong to another model, other samples or other settings, so they cannot be continued.",
         ("Name another folder, or pass --overwrite.",),
     ),
-    # FW8xx: delivering.
-    Code(
-        "FW801",
-        "not-verified",
+    # FW8xx: Publishing, running and serving.
+    CodeEntry(
+        Code.NOT_VERIFIED,
         "The file is not verified",
         "evidence",
-        "What is published is believed, so only files whose every byte was verified go out.",
+        "People rely on published files, so only files whose every byte was verified are published.",
         (
             "Judge it: fairway export writes a record beside the file it makes.",
-            "Or publish it all the same, with --unverified: its record will say so to whoever pulls it.",
+            "Or publish it anyway, with --unverified: its record will say so to everyone who pulls it.",
         ),
     ),
-    Code(
-        "FW802",
-        "published-differs",
-        "What lies there is not what was published",
+    CodeEntry(
+        Code.PUBLISHED_DIFFERS,
+        "The stored files differ from what was published",
         "evidence",
         "Every file is read back and compared with the sha256 in the record and in the manifest.",
-        ("Do not use it. Publish again; an object that is damaged is replaced.",),
+        ("Do not use them. Publish again; a damaged object is replaced.",),
     ),
-    Code(
-        "FW803",
-        "overtaken",
+    CodeEntry(
+        Code.OVERTAKEN,
         "Another publisher was faster",
         "limit",
-        "The pointer is moved only if it is still the one that was there at the beginning. Nothing was changed.",
-        ("Look at what was published, then publish again if yours is to come after it; nothing is sent twice.",),
+        "The pointer is moved only if it has not changed since the beginning. Nothing was changed.",
+        ("Look at what was published, then publish again if yours should follow it. Nothing is sent twice.",),
     ),
-    Code(
-        "FW804",
-        "nothing-published",
-        "There is nothing of Fairway's there",
+    CodeEntry(
+        Code.NOTHING_PUBLISHED,
+        "Nothing published by Fairway is there",
         "input",
-        "No such version was published, or what lies there is something else.",
+        "This version was not published, or the place contains something else.",
         ("Check the destination and --version.",),
     ),
-    Code(
-        "FW805",
-        "conditions-ignored",
+    CodeEntry(
+        Code.CONDITIONS_IGNORED,
         "The store ignores conditional writes",
         "machine",
-        "It took an object under a condition that did not hold, so two publishers could tear each other's versions. "
-        "The version was not made visible.",
+        "It accepted a write whose condition was false, so two publishers could damage each other's versions. The "
+        "version was not made visible.",
         ("Use a store that obeys If-None-Match and If-Match, such as Amazon S3, MinIO or SeaweedFS.",),
     ),
-    Code(
-        "FW806",
-        "store-refuses",
+    CodeEntry(
+        Code.STORE_REFUSES,
         "The store cannot be reached, or refuses",
         "machine",
-        "The words are the store's own.",
+        "The message comes from the store.",
         ("Check the bucket, AWS_ENDPOINT_URL and the credentials, or MLFLOW_TRACKING_URI.",),
     ),
-    Code(
-        "FW807",
-        "triton-cannot",
+    CodeEntry(
+        Code.TRITON_CANNOT,
         "Triton cannot take the model into this repository",
         "input",
         "All versions of a model share one configuration: names, types, sizes, the largest batch.",
         ("Publish it under another file name, or into another repository.",),
     ),
-    Code(
-        "FW808",
-        "ort-differs",
-        "The form for devices cannot be made, or answers otherwise",
+    CodeEntry(
+        Code.ORT_DIFFERS,
+        "The ORT file cannot be made, or gives different results",
         "upstream",
-        "ONNX Runtime's converter optimises the graph; the result is run against the file that was verified.",
-        ("Try another version of onnxruntime.", "Ship the ONNX file itself, which runs on devices too."),
+        "ONNX Runtime's converter optimizes the graph; the result is compared with the verified file.",
+        (
+            "Try another version of onnxruntime.",
+            "Ship the ONNX file itself, which also runs on devices.",
+        ),
     ),
-    Code(
-        "FW809",
-        "part-of-another-run",
-        "What lies there was left by another run",
+    CodeEntry(
+        Code.PART_OF_ANOTHER_RUN,
+        "The folder was left by another run",
         "input",
-        "A run goes on where it was stopped, and only with the same file, data and options.",
+        "A stopped run continues only with the same file, data and options.",
         ("Repeat the command as it was, name another folder, or remove the .part folder.",),
     ),
-    Code(
-        "FW810",
-        "windows-do-not-fit",
+    CodeEntry(
+        Code.WINDOWS_DO_NOT_FIT,
         "The windows do not fit the file",
         "input",
-        "Answers are stitched sample by sample, without gaps; state is carried from each window to the very next one.",
-        ("Change --window, --step or --batch as told.",),
+        "Outputs are joined sample by sample, without gaps. State is carried from each window to the next one.",
+        ("Change --window, --step or --batch as described above.",),
     ),
-    Code(
-        "FW811",
-        "outside-domain",
-        "The window lies outside the verified domain",
+    CodeEntry(
+        Code.OUTSIDE_DOMAIN,
+        "The window is outside the verified domain",
         "evidence",
         "The record says for which sizes the file was compared with PyTorch.",
-        ("Take a window inside it, or export with wider bounds.", "Or run it all the same: --unverified."),
+        (
+            "Use a window inside it, or export with wider bounds.",
+            "Or run it anyway: --unverified.",
+        ),
     ),
-    Code(
-        "FW812",
-        "request-does-not-fit",
+    CodeEntry(
+        Code.REQUEST_DOES_NOT_FIT,
         "The request does not fit the model",
         "input",
         "Names, datatypes and shapes are those of the model's metadata: GET /v2/models/NAME.",
         ("Correct the request.",),
     ),
-    Code(
-        "FW813",
-        "request-outside-domain",
-        "The request lies outside the verified domain",
+    CodeEntry(
+        Code.REQUEST_OUTSIDE_DOMAIN,
+        "The request is outside the verified domain",
         "evidence",
-        "The record says for which sizes and values the file was compared with PyTorch; beyond them its answers are "
-        "nobody's.",
+        "The record says for which sizes and values the file was compared with PyTorch; outside that domain its "
+        "outputs are unverified.",
         (
-            "Stay within what the model's metadata calls its domain, or export with wider bounds.",
+            "Stay within the domain in the model's metadata, or export with wider bounds.",
             "Or serve it with --unverified.",
         ),
     ),
-    Code(
-        "FW814",
-        "model-not-served",
+    CodeEntry(
+        Code.MODEL_NOT_SERVED,
         "No such model or version is served",
         "input",
         "Models are named when the server is started; POST /v2/repository/index lists them.",
         ("Use one of the names listed, or load the model.",),
     ),
-    Code(
-        "FW815",
-        "not-fit-to-serve",
+    CodeEntry(
+        Code.NOT_FIT_TO_SERVE,
         "The model cannot be served",
         "evidence",
-        "After it is loaded, and before anybody may ask, a model has to answer a canary.",
+        "A model must reproduce its canary after it is loaded, before it receives requests.",
         ("Verify the file on this machine: fairway verify.",),
     ),
-    Code(
-        "FW816",
-        "server-full",
-        "The server takes no more requests now",
+    CodeEntry(
+        Code.SERVER_FULL,
+        "The server accepts no more requests now",
         "limit",
-        "It takes in a fixed number at a time, so that those that are in are answered in time.",
-        ("Try again after a moment.", "Start it with more --workers or a larger --queue."),
+        "It accepts a fixed number at a time, so that accepted requests are answered in time.",
+        (
+            "Try again after a moment.",
+            "Start it with more --workers or a larger --queue.",
+        ),
     ),
-    Code(
-        "FW817",
-        "request-too-large",
+    CodeEntry(
+        Code.REQUEST_TOO_LARGE,
         "The request is too large",
         "limit",
         "A body is read into memory, so its size is limited.",
         ("Send fewer samples at once, or start the server with a larger --max-body.",),
     ),
-    Code(
-        "FW818",
-        "out-of-time",
-        "Time ran out",
+    CodeEntry(
+        Code.OUT_OF_TIME,
+        "The time limit of a request was reached",
         "limit",
-        "A request has a time to arrive in, and one to be answered in.",
+        "A request must arrive, and be answered, within a time limit.",
         ("Try again, send fewer samples at once, or start the server with a longer --timeout.",),
     ),
-    Code(
-        "FW819",
-        "not-allowed",
+    CodeEntry(
+        Code.NOT_ALLOWED,
         "The token is missing or wrong",
         "input",
         "The server was started with FAIRWAY_SERVE_TOKEN set.",
         ("Send the header `Authorization: Bearer TOKEN`.",),
     ),
-    Code(
-        "FW820",
-        "workers-died",
-        "Workers died over the request",
+    CodeEntry(
+        Code.WORKERS_DIED,
+        "Workers died while they handled the request",
         "limit",
-        "A request whose worker dies is given to another one, by itself, and given up when that dies too.",
+        "If a worker dies, its request is run alone by another worker. If that one dies too, the request is refused.",
         ("Look at the server's log and at the memory the model takes.",),
     ),
-    Code(
-        "FW821",
-        "cannot-listen",
+    CodeEntry(
+        Code.CANNOT_LISTEN,
         "The server cannot listen there",
         "input",
-        "The address is not this machine's, or the port is taken.",
+        "The address does not belong to this machine, or the port is in use.",
         ("Name another --host, --http-port or --grpc-port; 0 takes a free port.",),
     ),
-    # FW9xx: us.
-    Code(
-        "FW901",
-        "bug",
+    # FW9xx: Fairway itself.
+    CodeEntry(
+        Code.BUG,
         "Fairway has a bug",
         "fairway",
         "Something happened that should be impossible.",
@@ -1469,4 +1382,4 @@ _ROWS = (
     ),
 )
 
-CODES: dict[str, Code] = {row.code: row for row in _ROWS}
+CODES: dict[str, CodeEntry] = {row.code.value: row for row in _ROWS}

@@ -1,4 +1,4 @@
-"""How wide a line may be, and what becomes of a table that a terminal has no room for."""
+"""Line widths of a terminal, and tables that adapt to them."""
 
 from __future__ import annotations
 
@@ -6,44 +6,48 @@ import os
 import sys
 from collections.abc import Sequence
 
-WIDEST = 110
-"""Columns of running text. A pipe always gets these: a log does not depend on somebody's window."""
+MAX_TEXT_COLUMNS = 110
+"""The width of running text. A pipe always gets it, so that logs do not depend on a window."""
 
-NARROWEST = 30
+MIN_TERMINAL_COLUMNS = 30
 
 
-def terminal() -> int | None:
-    """Columns of the terminal that standard output goes to; None where it goes elsewhere."""
+def get_terminal_columns() -> int | None:
+    """Return the width of the terminal behind standard output, or None if there is none."""
     try:
-        return max(NARROWEST, os.get_terminal_size(sys.stdout.fileno()).columns) if sys.stdout.isatty() else None
-    except (OSError, ValueError, AttributeError):  # a notebook's standard output has no number
+        return (
+            max(MIN_TERMINAL_COLUMNS, os.get_terminal_size(sys.stdout.fileno()).columns)
+            if sys.stdout.isatty()
+            else None
+        )
+    except (OSError, ValueError, AttributeError):  # a notebook's standard output has no file number
         return None
 
 
-def room() -> int:
-    """Columns to wrap running text into."""
-    return min(WIDEST, terminal() or WIDEST)
+def get_text_columns() -> int:
+    """Return the width to wrap running text to."""
+    return min(MAX_TEXT_COLUMNS, get_terminal_columns() or MAX_TEXT_COLUMNS)
 
 
-def fit(lines: Sequence[str], indent: int = 0) -> bool:
-    """Whether lines can stand as they are. Where there is no terminal, nothing is broken."""
-    wide = terminal()
-    return wide is None or max(map(len, lines), default=0) + indent <= wide
+def fits_terminal(lines: Sequence[str], indent: int = 0) -> bool:
+    """Return whether the lines fit without wrapping. Without a terminal everything fits."""
+    columns = get_terminal_columns()
+    return columns is None or max(map(len, lines), default=0) + indent <= columns
 
 
-def aligned(rows: Sequence[Sequence[str]], indent: int = 0) -> list[str]:
-    """Rows, the first of them the heads, side by side in columns; or one below the other where that is too wide."""
+def align_columns(rows: Sequence[Sequence[str]], indent: int = 0) -> list[str]:
+    """Return rows as aligned columns, or stacked if that is too wide. The first row contains the headings."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return lines if fit(lines, indent) else stacked(rows)
+    return lines if fits_terminal(lines, indent) else stack_rows(rows)
 
 
-def stacked(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Each row as a few lines: its first cell, then the others with their heads."""
-    heads, *rest = rows
+def stack_rows(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return each row as several lines: its first cell, then the others with their headings."""
+    headings, *rest = rows
     lines = []
     for row in rest:
         lines.append(row[0])
-        cells = [(head, cell) for head, cell in zip(heads[1:], row[1:], strict=True) if cell.strip()]
-        lines += [f"  {head.strip()} {cell.strip()}" if head else f"  {cell.strip()}" for head, cell in cells]
+        cells = [(heading, cell) for heading, cell in zip(headings[1:], row[1:], strict=True) if cell.strip()]
+        lines += [f"  {heading.strip()} {cell.strip()}" if heading else f"  {cell.strip()}" for heading, cell in cells]
     return lines

@@ -1,4 +1,4 @@
-"""Samples counted in words: those that are right only by an excuse are counted apart."""
+"""Counts of samples as text. Samples that are right only by an excuse are counted separately."""
 
 from __future__ import annotations
 

@@ -1,18 +1,19 @@
-"""What a plain install leaves out, and how to get it: asking for a feature without its package is a finding."""
+"""Checks for optional packages. A feature whose package is missing is a finding that names the extra."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
 
 
-def require(extra: str, feature: str, *packages: str) -> None:
-    """Refuses a feature whose packages are not there, before any work is done for it."""
+def require_extra(extra: str, feature: str, *packages: str) -> None:
+    """Refuse a feature whose packages are missing, before any work is done for it."""
     missing = [name for name in packages if find_spec(name) is None]
     if missing:
         raise complain(
-            "FW018",
+            Code.EXTRA_MISSING,
             f"{feature} needs {', '.join(missing)}",
             todo=(f"Install the extra: pip install 'fairway[{extra}]'",),
             extra=extra,

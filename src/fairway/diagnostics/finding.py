@@ -1,4 +1,4 @@
-"""A finding carries everything a tired engineer needs, and nothing that was not seen."""
+"""Findings: everything that an engineer needs to know about one problem."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairway.diagnostics.codes import CODES, Code
+from fairway.diagnostics.codes import CODES, CodeEntry
 
 
 @dataclass(frozen=True)
 class Where:
-    """A place: the user's own line, a module, an ONNX node; whichever of them are known."""
+    """A place: a line of the user's code, a module, an ONNX node, as far as they are known."""
 
     file: str | None = None
     line: int | None = None
@@ -35,7 +35,7 @@ class Where:
 
 @dataclass(frozen=True)
 class Finding:
-    """One diagnosis. `why` and `todo` default to what the code's page says."""
+    """One diagnosis. `why` and `todo` default to those of the code."""
 
     code: str
     seen: str
@@ -43,18 +43,19 @@ class Finding:
     why: str = ""
     todo: tuple[str, ...] = ()
     upstream: tuple[str, ...] = ()
-    artefacts: tuple[str, ...] = ()
+    artifacts: tuple[str, ...] = ()
     data: dict[str, Any] = field(default_factory=dict)
     grade: str = ""
-    """The severity of this finding, if it is not that of its code."""
+    """The severity of this finding, if it differs from that of its code."""
 
     def __post_init__(self) -> None:
         entry = CODES[self.code]
+        object.__setattr__(self, "code", str(self.code))  # records contain plain strings
         object.__setattr__(self, "why", self.why or entry.why)
         object.__setattr__(self, "todo", self.todo or entry.todo)
 
     @property
-    def entry(self) -> Code:
+    def entry(self) -> CodeEntry:
         return CODES[self.code]
 
     @property
@@ -67,6 +68,6 @@ class Finding:
 
     def as_dict(self) -> dict[str, Any]:
         fields = dataclasses.asdict(self)
-        del fields["grade"]  # the severity says it
+        del fields["grade"]  # `severity` includes it
         fields["where"] = None if self.where is None else dataclasses.asdict(self.where)
         return {"title": self.title, "severity": self.severity, "kind": self.entry.kind, **fields}

@@ -1,7 +1,7 @@
-"""Reads someone's traceback: any bytes, of any length, and what is known of them.
+"""Finds the errors in a log: any bytes of any length.
 
-Only the end of a long log is looked at, since that is where the error stands. A log is cut into errors, each from the
-line that names an exception to the next such line, and each is recognised as a live failure would be.
+Only the end of a long log is read, because that is where the error is. A log is split into errors, each from a line
+that names an exception to the next such line. Each error is recognized in the same way as one in a running export.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from fairway.diagnostics.codes import CODES
-from fairway.diagnostics.signatures import EXPORTERS, OTHERS, recognise
+from fairway.diagnostics.signatures import EXPORTER_SIGNATURES, RUNTIME_SIGNATURES, recognize_error
 
-TAIL = 4 * 2**20
-"""Bytes that are looked at."""
+TAIL_BYTES = 4 * 2**20
+"""Only the last bytes of a log are read."""
 
-MOST = 64 * TAIL
-"""Bytes after which a stream that does not end is left."""
+MAX_STREAM_BYTES = 64 * TAIL_BYTES
+"""Reading a stream that does not end stops after this many bytes."""
 
-LINES = 50_000
-LINE = 2000
-BLOCK = 20_000
-"""Lines, characters of one line, and characters of one error that are looked at."""
+MAX_LINES = 50_000
+MAX_LINE_CHARACTERS = 2000
+MAX_ERROR_CHARACTERS = 20_000
+"""Limits on what is searched: lines, characters of a line, and characters of an error."""
 
-SHOWN = 300
+MAX_SHOWN_CHARACTERS = 300
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
 _ERROR = re.compile(
@@ -42,8 +42,8 @@ _OURS = re.compile(r"\b(?P<code>FW\d{3}) (?:error|warning|note): ")
 
 
 @dataclass(frozen=True)
-class Error:
-    """One error of a log: the line that names the exception, its name, and its words up to the next error."""
+class LoggedError:
+    """One error of a log: its line number, the name of the exception, and the text up to the next error."""
 
     line: int
     kind: str
@@ -51,12 +51,12 @@ class Error:
 
     @property
     def seen(self) -> str:
-        return self.text.split("\n", 1)[0].strip()[:SHOWN]
+        return self.text.split("\n", 1)[0].strip()[:MAX_SHOWN_CHARACTERS]
 
 
 @dataclass(frozen=True)
 class LogFinding:
-    """A finding that a log speaks of, and where."""
+    """A finding that a log contains, and its line."""
 
     code: str
     line: int
@@ -64,23 +64,23 @@ class LogFinding:
 
 
 def read_tail(stream: BinaryIO) -> bytes:
-    """The end of a stream, in bounded memory. One that can be sought is not read through."""
+    """Return the end of a stream in bounded memory. A seekable stream is not read from the start."""
     if stream.seekable():
         size = stream.seek(0, 2)
-        stream.seek(max(0, size - TAIL))
-        return stream.read(TAIL)
-    kept: deque[bytes] = deque()
-    held = taken = 0
-    while taken < MOST and (chunk := stream.read(1 << 16)):
-        kept.append(chunk)
-        held, taken = held + len(chunk), taken + len(chunk)
-        while held - len(kept[0]) >= TAIL:
-            held -= len(kept.popleft())
-    return b"".join(kept)[-TAIL:]
+        stream.seek(max(0, size - TAIL_BYTES))
+        return stream.read(TAIL_BYTES)
+    chunks: deque[bytes] = deque()
+    held_bytes = read_bytes = 0
+    while read_bytes < MAX_STREAM_BYTES and (chunk := stream.read(1 << 16)):
+        chunks.append(chunk)
+        held_bytes, read_bytes = held_bytes + len(chunk), read_bytes + len(chunk)
+        while held_bytes - len(chunks[0]) >= TAIL_BYTES:
+            held_bytes -= len(chunks.popleft())
+    return b"".join(chunks)[-TAIL_BYTES:]
 
 
 def decode(data: bytes) -> str:
-    """Text from any bytes: UTF-16 where it says so or every other byte is zero, else UTF-8 as far as it goes."""
+    """Return any bytes as text: UTF-16 if it is marked or every other byte is zero, otherwise UTF-8."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         text = data.decode("utf-16", errors="replace")
     elif data[1:200:2].count(0) > 60:
@@ -91,35 +91,35 @@ def decode(data: bytes) -> str:
 
 
 def find_known(text: str) -> list[LogFinding]:
-    """Every finding that the text speaks of, once each, in the order in which it comes up."""
-    numbered = numbered_lines(text)
-    found = {known.code: known for known in reversed(fairways_own(numbered))}
+    """Return every finding that the text contains, once each, in order."""
+    numbered = number_lines(text)
+    findings = {known.code: known for known in reversed(find_fairway_findings(numbered))}
     for error in find_errors(numbered):
-        got = recognise(error.kind, error.text, (*EXPORTERS, *OTHERS))
-        if got is not None and got[0] not in found:
-            found[got[0]] = LogFinding(got[0], error.line, error.seen)
-    return sorted(found.values(), key=lambda known: known.line)
+        match = recognize_error(error.kind, error.text, (*EXPORTER_SIGNATURES, *RUNTIME_SIGNATURES))
+        if match is not None and match[0] not in findings:
+            findings[match[0]] = LogFinding(match[0], error.line, error.seen)
+    return sorted(findings.values(), key=lambda known: known.line)
 
 
-def numbered_lines(text: str) -> list[tuple[int, str]]:
-    """The last lines with their numbers, each cut to a length that can be looked at."""
+def number_lines(text: str) -> list[tuple[int, str]]:
+    """Return the last lines with their numbers, each cut to the limit."""
     lines = text.split("\n")
-    first = max(0, len(lines) - LINES)
-    return [(number, line[:LINE]) for number, line in enumerate(lines[first:], first + 1)]
+    first = max(0, len(lines) - MAX_LINES)
+    return [(number, line[:MAX_LINE_CHARACTERS]) for number, line in enumerate(lines[first:], first + 1)]
 
 
-def fairways_own(numbered: list[tuple[int, str]]) -> list[LogFinding]:
-    """The findings that Fairway itself printed, in order."""
-    found = []
+def find_fairway_findings(numbered: list[tuple[int, str]]) -> list[LogFinding]:
+    """Return the findings that Fairway itself printed, in order."""
+    findings = []
     for number, line in numbered:
-        ours = _OURS.search(line)
-        if ours and ours["code"] in CODES:
-            found.append(LogFinding(ours["code"], number, line.strip()[:SHOWN]))
-    return found
+        match = _OURS.search(line)
+        if match and match["code"] in CODES:
+            findings.append(LogFinding(match["code"], number, line.strip()[:MAX_SHOWN_CHARACTERS]))
+    return findings
 
 
-def find_errors(numbered: list[tuple[int, str]]) -> Iterator[Error]:
-    """Every error of a log, in order: what is named as exceptions are, and whatever a traceback ends in."""
+def find_errors(numbered: list[tuple[int, str]]) -> Iterator[LoggedError]:
+    """Yield the errors of a log in order: what is named like an exception, and the last line of each traceback."""
     kind, start, size = "", 0, 0
     block: list[str] = []
     tracing = False
@@ -130,10 +130,10 @@ def find_errors(numbered: list[tuple[int, str]]) -> Iterator[Error]:
         tracing = tracing or line.startswith(_TRACEBACK)
         if head is not None:
             if block:
-                yield Error(start, kind, "\n".join(block))
+                yield LoggedError(start, kind, "\n".join(block))
             kind, start, block, size = head["kind"], number, [], 0
-        if kind and size < BLOCK:
+        if kind and size < MAX_ERROR_CHARACTERS:
             block.append(line)
             size += len(line) + 1
     if block:
-        yield Error(start, kind, "\n".join(block))
+        yield LoggedError(start, kind, "\n".join(block))

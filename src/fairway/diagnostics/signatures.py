@@ -1,7 +1,7 @@
-"""The words by which known failures are recognised, live and in pasted logs. The first that fits is meant.
+"""Error signatures: known failures are recognized by them, in a running export and in logs. The first match counts.
 
-Each pattern starts with words of its own and never looks further than a few hundred characters, so that the time to
-search a text grows with its length and no faster, whatever the text.
+Each pattern starts with fixed words and spans at most a few hundred characters, so that the search time grows only
+linearly with the text.
 """
 
 from __future__ import annotations
@@ -9,78 +9,90 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from fairway.diagnostics.code_names import Code
+
 
 @dataclass(frozen=True)
 class ErrorSignature:
-    """A failure's code, the exceptions that mean it whatever they say, and the words that mean it in any exception."""
+    """The code of a failure, the exceptions that always mean it, and a pattern that means it in any exception."""
 
     code: str
     words: re.Pattern[str] | None = None
     kinds: tuple[str, ...] = ()
 
-    def found(self, kind: str, text: str) -> re.Match[str] | bool | None:
+    def match(self, kind: str, text: str) -> re.Match[str] | bool | None:
         return kind in self.kinds or (self.words.search(text) if self.words else None)
 
 
-EXPORTERS = (
-    ErrorSignature("FW218", re.compile(r"cause the trace to be incorrect"), ("TracerWarning",)),
-    ErrorSignature("FW009", re.compile(r"No space left on device|\[Errno 28\]")),
-    ErrorSignature("FW306", kinds=("OpsetNotHonoured",)),
-    ErrorSignature("FW328", kinds=("Unlike",)),
+EXPORTER_SIGNATURES = (
+    ErrorSignature(Code.FROZEN_BY_THE_TRACE, re.compile(r"cause the trace to be incorrect"), ("TracerWarning",)),
+    ErrorSignature(Code.CANNOT_WRITE, re.compile(r"No space left on device|\[Errno 28\]")),
+    ErrorSignature(Code.OPSET_NOT_HONORED, kinds=("OpsetNotHonoured",)),
+    ErrorSignature(Code.BLOCKS_DIFFER, kinds=("BlocksDiffer",)),
     ErrorSignature(
-        "FW304",
+        Code.NO_TRANSLATION,
         re.compile(
             r"No decompositions? registered for (?:the .{0,200}?)?['\"]?(?P<a>[\w.:]{1,200})|"
             r"No ONNX function found for <OpOverload\(op='(?P<b>[^']{1,200})'|"
             r"Exporting the operator '(?P<c>[^']{1,200})'"
         ),
     ),
-    ErrorSignature("FW307", re.compile(r"torch\.jit\.frontend"), ("NotSupportedError", "UnsupportedNodeError")),
     ErrorSignature(
-        "FW303",
+        Code.NOT_SCRIPTABLE, re.compile(r"torch\.jit\.frontend"), ("NotSupportedError", "UnsupportedNodeError")
+    ),
+    ErrorSignature(
+        Code.DATA_DEPENDENT,
         re.compile(
             r"GuardOnDataDependentSymNode|Could not guard on data-dependent|Could not extract specialized|"
             r"DataDependent|data.dependent|_local_scalar_dense"
         ),
     ),
     ErrorSignature(
-        "FW302",
+        Code.DIM_SPECIALIZED,
         re.compile(
             r"ConstraintViolation|specialized|Constraints violated|not all values of|marked .{0,100}? as dynamic"
         ),
     ),
-    ErrorSignature("FW305", kinds=("TranslationError", "ConversionError", "OnnxExporterError")),
-    ErrorSignature("FW307", re.compile(r"scripted|torch\.jit\.script|Arguments for call|has no attribute or method")),
+    ErrorSignature(Code.TRANSLATION_FAILED, kinds=("TranslationError", "ConversionError", "OnnxExporterError")),
+    ErrorSignature(
+        Code.NOT_SCRIPTABLE, re.compile(r"scripted|torch\.jit\.script|Arguments for call|has no attribute or method")
+    ),
 )
-"""What exporters say, in the order in which it is asked."""
+"""Errors of exporters, in the order in which they are tried."""
 
-OTHERS = (
-    ErrorSignature("FW212", re.compile(r"mat1 and mat2 shapes cannot be multiplied")),
-    ErrorSignature("FW107", re.compile(r"Weights only load failed")),
-    ErrorSignature("FW110", re.compile(r"INVALID_PROTOBUF|Error parsing message with type 'onnx\.ModelProto'")),
-    ErrorSignature("FW407", re.compile(r"INVALID_GRAPH|This is an invalid model")),
-    ErrorSignature("FW408", re.compile(r"Non-zero status code returned while running")),
-    ErrorSignature("FW301", kinds=("TorchExportError",)),
+RUNTIME_SIGNATURES = (
+    ErrorSignature(Code.LAYER_SIZES_DISAGREE, re.compile(r"mat1 and mat2 shapes cannot be multiplied")),
+    ErrorSignature(Code.CHECKPOINT_RUNS_CODE, re.compile(r"Weights only load failed")),
+    ErrorSignature(Code.NOT_ONNX, re.compile(r"INVALID_PROTOBUF|Error parsing message with type 'onnx\.ModelProto'")),
+    ErrorSignature(Code.RUNTIME_REFUSES, re.compile(r"INVALID_GRAPH|This is an invalid model")),
+    ErrorSignature(Code.RUNTIME_FAILS, re.compile(r"Non-zero status code returned while running")),
+    ErrorSignature(Code.CAPTURE_FAILED, kinds=("TorchExportError",)),
 )
-"""What PyTorch and ONNX Runtime say; live, Fairway knows these before an exporter is asked. FW301 is the wrapper that
-torch.onnx puts around whatever torch.export said, and comes last."""
+"""Errors of PyTorch and ONNX Runtime. In an export, Fairway finds these before an exporter runs. FW301 is the wrapper
+that torch.onnx puts around any error of torch.export, so it comes last."""
 
-ANYWHERE = (
-    ErrorSignature("FW218", re.compile(r"cause the trace to be incorrect")),
-    ErrorSignature("FW212", re.compile(r"mat1 and mat2 shapes cannot be multiplied")),
-    ErrorSignature("FW303", re.compile(r"GuardOnDataDependentSymNode|Could not guard on data-dependent expression")),
-    ErrorSignature("FW304", re.compile(r"No ONNX function found for <OpOverload|Exporting the operator 'aten::")),
-    ErrorSignature("FW107", re.compile(r"Weights only load failed")),
+PROSE_SIGNATURES = (
+    ErrorSignature(Code.FROZEN_BY_THE_TRACE, re.compile(r"cause the trace to be incorrect")),
+    ErrorSignature(Code.LAYER_SIZES_DISAGREE, re.compile(r"mat1 and mat2 shapes cannot be multiplied")),
+    ErrorSignature(
+        Code.DATA_DEPENDENT, re.compile(r"GuardOnDataDependentSymNode|Could not guard on data-dependent expression")
+    ),
+    ErrorSignature(
+        Code.NO_TRANSLATION, re.compile(r"No ONNX function found for <OpOverload|Exporting the operator 'aten::")
+    ),
+    ErrorSignature(Code.CHECKPOINT_RUNS_CODE, re.compile(r"Weights only load failed")),
 )
-"""Words that mean their finding also where no exception is named beside them, as in a sentence somebody wrote."""
+"""Patterns that mean their finding even without the name of an exception, as in a sentence of a bug report."""
 
 
-def recognise(kind: str, text: str, among: tuple[ErrorSignature, ...] = EXPORTERS) -> tuple[str, str | None] | None:
-    """The code of the first signature that fits an exception, and the operator where one is named."""
+def recognize_error(
+    kind: str, text: str, among: tuple[ErrorSignature, ...] = EXPORTER_SIGNATURES
+) -> tuple[str, str | None] | None:
+    """Return the code of the first signature that matches an exception, and the operator if one is named."""
     for signature in among:
-        found = signature.found(kind, text)
-        if isinstance(found, re.Match):
-            return signature.code, next((g for g in found.groups() if g), None)
-        if found:
+        match = signature.match(kind, text)
+        if isinstance(match, re.Match):
+            return signature.code, next((g for g in match.groups() if g), None)
+        if match:
             return signature.code, None
     return None

@@ -1,7 +1,7 @@
-"""Inputs that make a branch of the model go the way that no sample took.
+"""Find inputs that take the side of a branch that no sample took.
 
-Questions about sizes are solved: their numbers are written as functions of the dims and evaluated at every point of the
-domain. For questions about values, samples are scaled, and filled with the numbers that the code compares with.
+Conditions on sizes are solved: their numbers are written as functions of the dims and evaluated at every point of the
+domain. For conditions on values, samples are scaled, or filled with the numbers that the code compares with.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import numpy as np
 from fairway.judge.coverage import Branch
 from fairway.judge.formulas import CannotEvaluate, Grid, evaluate, make_grid, thin_out
 from fairway.model.dims import Domain
-from fairway.model.sample import Sample, Touch, sample
+from fairway.model.sample import Sample, Touch, make_sample
 from fairway.model.subject import Subject
-from fairway.model.values import Flavour
+from fairway.model.values import Flavor
 
 POINTS_PER_BRANCH = 3
-"""Points that are run for one question about sizes."""
+"""Points that are run for one condition on sizes."""
 SCALES = (1e-2, 1e-4, 1e-6, 1e-8, 1e2, 1e4, 1e6, -1.0)
-SPECIAL_FLAVOURS: tuple[Flavour, ...] = ("zeros", "most", "least", "log", "halves", "equal", "same", "mixed", "large")
+SPECIAL_FLAVORS: tuple[Flavor, ...] = ("zeros", "most", "least", "log", "halves", "equal", "same", "mixed", "large")
 TRIALS_PER_BRANCH = 60
 EDGE_RATIO = 1.03
 """Two samples on either side of a branch's edge differ by this factor or less."""
@@ -34,22 +34,22 @@ Reaches = Callable[[Sample], bool]
 
 @dataclass(frozen=True)
 class SizeAnswer:
-    """Where in the domain a question about sizes gets the missing answer."""
+    """The points of the domain at which a condition on sizes has the missing answer."""
 
     count: int
     points: tuple[dict[str, int], ...]
 
 
 def solve_sizes(domain: Domain, branch: Branch, runs: Runs) -> SizeAnswer | None:
-    """Return the points at which a branch goes the other way, or None if its question is not one about sizes alone."""
-    if not branch.varies():
+    """Return the points at which a branch goes the other way, or None if its condition is not on sizes alone."""
+    if not branch.is_varying():
         return None  # a number that never changed may still depend on values
     known: dict[str, np.ndarray] = {}
-    whole = make_grid(domain)
-    grid = thin_out(whole)
+    full_grid = make_grid(domain)
+    grid = thin_out(full_grid)
     for number, leaf in enumerate(branch.leaves):
-        seen = [(runs[o.run].sizes, o.values[number]) for o in branch.observations if runs[o.run].data is None]
-        formula = _fit(domain, seen, grid)
+        observed = [(runs[o.run].sizes, o.values[number]) for o in branch.observations if runs[o.run].data is None]
+        formula = _fit_formula(domain, observed, grid)
         if formula is None:
             return None
         known[leaf.text] = formula
@@ -59,17 +59,17 @@ def solve_sizes(domain: Domain, branch: Branch, runs: Runs) -> SizeAnswer | None
         answers = np.asarray(evaluate(branch.test, known)) != 0
     except CannotEvaluate:
         return None
-    wanted = answers if branch.missing else ~answers
-    count, points = grid.points_where(wanted, POINTS_PER_BRANCH)
-    if not count and grid.points < whole.points:
+    matches = answers if branch.missing else ~answers
+    count, points = grid.find_points(matches, POINTS_PER_BRANCH)
+    if not count and grid.points < full_grid.points:
         return None  # the points that were left out may answer differently
     return SizeAnswer(count, tuple(points))
 
 
-def _fit(domain: Domain, seen: Sequence[tuple[Mapping[str, int], object]], grid: Grid) -> np.ndarray | None:
+def _fit_formula(domain: Domain, seen: Sequence[tuple[Mapping[str, int], object]], grid: Grid) -> np.ndarray | None:
     """Return a number seen at several points as an array over the grid, or None if the sizes do not explain it.
 
-    Tried are a constant, one dim times a number plus a number, and sums and products of two dims.
+    The formulas tried are a constant, one dim times a number plus a number, and sums and products of two dims.
     """
     if not seen or any(not isinstance(value, float) for _, value in seen):
         return None
@@ -78,17 +78,17 @@ def _fit(domain: Domain, seen: Sequence[tuple[Mapping[str, int], object]], grid:
     axes: Mapping[str, np.ndarray] = grid.arrays()
     if (values == values[0]).all():
         return np.asarray(values[0])
-    for terms in _terms(columns, axes):
+    for terms in _list_terms(columns, axes):
         column, axis = terms
         if len(set(column)) < 3 and len(set(values)) < 3 and len(seen) < 4:
             continue
-        slope, offset = _line(column, values)
+        slope, offset = _fit_line(column, values)
         if slope is not None and np.array_equal(slope * column + offset, values):
             return np.asarray(slope * axis + offset)
     return None
 
 
-def _terms(
+def _list_terms(
     columns: Mapping[str, np.ndarray], axes: Mapping[str, np.ndarray]
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     for name in columns:
@@ -99,7 +99,7 @@ def _terms(
         yield columns[a] - columns[b], axes[a] - axes[b]
 
 
-def _line(column: np.ndarray, values: np.ndarray) -> tuple[float | None, float]:
+def _fit_line(column: np.ndarray, values: np.ndarray) -> tuple[float | None, float]:
     first, last = int(column.argmin()), int(column.argmax())
     if column[first] == column[last]:
         return None, 0.0
@@ -109,15 +109,15 @@ def _line(column: np.ndarray, values: np.ndarray) -> tuple[float | None, float]:
 
 def aim_at_values(subject: Subject, branch: Branch, runs: Runs, reaches: Reaches) -> Sample | None:
     """Return a sample that takes the missing side of a branch, or None if none was found."""
-    base = _base(branch, runs)
-    candidates = islice(_candidates(subject, branch, base), TRIALS_PER_BRANCH)
+    base = _choose_base(branch, runs)
+    candidates = islice(_list_candidates(subject, branch, base), TRIALS_PER_BRANCH)
     return next((candidate for candidate in candidates if reaches(candidate)), None)
 
 
 def find_edge(base: Sample, answer_at: Callable[[Sample], bool | None]) -> list[Sample]:
-    """Return two samples that take either side of a branch and lie close together: one sample, scaled twice.
+    """Return two samples that are close together and take different sides of a branch: one sample, scaled twice.
 
-    They are not so close that rounding decides. None if no scale makes the branch go the other way.
+    They are not so close that rounding decides. Return nothing if no scale makes the branch go the other way.
     """
 
     def scaled(factor: float) -> Sample:
@@ -137,24 +137,24 @@ def find_edge(base: Sample, answer_at: Callable[[Sample], bool | None]) -> list[
     return [scaled(near), scaled(far)]
 
 
-def _base(branch: Branch, runs: Runs) -> Sample:
-    """Return the smallest sample without data of the user's that decided the branch."""
+def _choose_base(branch: Branch, runs: Runs) -> Sample:
+    """Return the smallest sample, other than the user's data, that decided the branch."""
     met = [runs[o.run] for o in branch.observations if runs[o.run].data is None and runs[o.run].touch is None]
-    return min(met or [r for r in runs if r.data is None], key=lambda s: (s.flavour != "normal", sum(s.sizes.values())))
+    return min(met or [r for r in runs if r.data is None], key=lambda s: (s.flavor != "normal", sum(s.sizes.values())))
 
 
-def _candidates(subject: Subject, branch: Branch, base: Sample) -> Iterator[Sample]:
+def _list_candidates(subject: Subject, branch: Branch, base: Sample) -> Iterator[Sample]:
     """Yield samples that may take the other side, the likeliest first."""
     names = [spec.name for spec in subject.spec]
-    numbers = list(dict.fromkeys([*_compared_numbers(branch), *subject.study.literals]))
-    plain = replace(base, flavour="normal", seed=3)
+    numbers = list(dict.fromkeys([*_find_compared_numbers(branch), *subject.study.literals]))
+    plain = replace(base, flavor="normal", seed=3)
     for number in numbers[:6]:
         for near in (number, number + 1, number - 1) if float(number).is_integer() else (number, -number):
             yield replace(plain, touch=Touch("fill", near))
     for scale in SCALES:
         yield replace(plain, touch=Touch("scale", scale))
-    for flavour in SPECIAL_FLAVOURS:
-        yield replace(base, flavour=flavour, seed=5)
+    for flavor in SPECIAL_FLAVORS:
+        yield replace(base, flavor=flavor, seed=5)
     for name in names if len(names) > 1 else ():
         for number in (0.0, 1.0, *numbers[:4]):
             yield replace(plain, touch=Touch("fill", number, name))
@@ -165,21 +165,21 @@ def _candidates(subject: Subject, branch: Branch, base: Sample) -> Iterator[Samp
     for number in numbers[:4]:
         yield replace(plain, touch=Touch("exact", number))
     for seed in range(100, 130):
-        yield replace(base, flavour="normal" if seed % 2 else "mixed", seed=seed)
+        yield replace(base, flavor="normal" if seed % 2 else "mixed", seed=seed)
 
 
-def _compared_numbers(branch: Branch) -> list[float]:
+def _find_compared_numbers(branch: Branch) -> list[float]:
     """Return the numbers that the condition compares with: constants, and parts that never changed."""
-    found: dict[float, None] = {}
+    numbers: dict[float, None] = {}
     for node in ast.walk(branch.test):
         if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-            found[float(node.value)] = None
+            numbers[float(node.value)] = None
     for number in range(len(branch.leaves)):
         column = {o.values[number] for o in branch.observations}
-        found.update((v, None) for v in column if len(column) == 1 and isinstance(v, float))
-    return list(found)
+        numbers.update((v, None) for v in column if len(column) == 1 and isinstance(v, float))
+    return list(numbers)
 
 
-def sample_at(subject: Subject, point: Mapping[str, int], seed: int = 40) -> Sample:
+def make_sample_at(subject: Subject, point: Mapping[str, int], seed: int = 40) -> Sample:
     """Return an ordinary sample at a point."""
-    return sample({name: point.get(name, subject.example[name]) for name in subject.domain.names}, seed)
+    return make_sample({name: point.get(name, subject.example[name]) for name in subject.domain.names}, seed)

@@ -1,4 +1,4 @@
-"""Decisions are counted: at how many elements whole numbers, bools and steps differ, and by how much."""
+"""Count decisions: the elements at which whole numbers, bools and steps differ, and the sizes of the differences."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from fairway.judge.cells import Array
-from fairway.judge.yardstick import FACTOR
-
-Bools = npt.NDArray[np.bool_]
+from fairway.judge.cells import Array, BoolArray
+from fairway.judge.yardstick import ERROR_FACTOR
 
 
 @dataclass(frozen=True)
 class DecisionCounts:
-    """Elements of whole numbers, bools or steps that differ, and how many may, with the sizes of the differences."""
+    """The number of elements that differ and the number that may, with the sizes of the differences."""
 
     theirs: int
     size: float
@@ -27,11 +24,11 @@ class DecisionCounts:
 
     @property
     def ratio(self) -> float:
-        """In units of what is allowed, whichever is worse of number and size."""
-        return max(_share(self.theirs, self.allowed), _share(self.size, self.allowed_size))
+        """The worse of number and size, in units of what is allowed."""
+        return max(_compute_share(self.theirs, self.allowed), _compute_share(self.size, self.allowed_size))
 
 
-def _share(value: float, allowed: float) -> float:
+def _compute_share(value: float, allowed: float) -> float:
     return 0.0 if not value else float("inf") if not allowed else float(value / allowed)
 
 
@@ -40,38 +37,39 @@ def count_differences(
 ) -> DecisionCounts:
     """Count where the file differs from PyTorch in whole numbers or bools.
 
-    `moved` are PyTorch's answers in float64 and with its roundings moved: the file may differ at `FACTOR` times as
-    many elements as one of them, and by `FACTOR` times as much. `far` are answers with the roundings moved `FACTOR`
-    times as far, so the file may differ like one of those. What PyTorch answers itself is never too far off.
+    `moved` are PyTorch's answers in float64 and with its roundings moved: the file may differ at `ERROR_FACTOR`
+    times as many elements as one of them, and by `ERROR_FACTOR` times as much. `far` are answers with the roundings
+    moved `ERROR_FACTOR` times as far, so the file may differ like one of those. An answer that PyTorch gives itself is
+    never wrong.
     """
-    others = [other for other in moved if other.shape == ours.shape]
-    further = [other for other in far if other.shape == ours.shape]
+    near_answers = [other for other in moved if other.shape == ours.shape]
+    far_answers = [other for other in far if other.shape == ours.shape]
     wrong = ours != theirs
-    strange = wrong.copy()
-    for other in (*others, *further):
-        strange &= other != theirs
+    unexplained = wrong.copy()
+    for other in (*near_answers, *far_answers):
+        unexplained &= other != theirs
     count = int(wrong.sum())
     text = ""
     if count:
-        place = tuple(int(i) for i in np.argwhere(strange if strange.any() else wrong)[0])
+        place = tuple(int(i) for i in np.argwhere(unexplained if unexplained.any() else wrong)[0])
         text = f"{name}{list(place)}: PyTorch {ours[place]}, file {theirs[place]}; {count} of {ours.size} differ"
     return DecisionCounts(
         theirs=count,
-        size=_size(ours, theirs, strange),
+        size=_find_largest_difference(ours, theirs, unexplained),
         allowed=max(
-            max((FACTOR * int((other != ours).sum()) for other in others), default=0.0),
-            max((float((other != ours).sum()) for other in further), default=0.0),
+            max((ERROR_FACTOR * int((other != ours).sum()) for other in near_answers), default=0.0),
+            max((float((other != ours).sum()) for other in far_answers), default=0.0),
         ),
         allowed_size=max(
-            FACTOR * max((_size(ours, other) for other in others), default=0.0),
-            max((_size(ours, other) for other in further), default=0.0),
+            ERROR_FACTOR * max((_find_largest_difference(ours, other) for other in near_answers), default=0.0),
+            max((_find_largest_difference(ours, other) for other in far_answers), default=0.0),
         ),
         elements=ours.size,
         text=text,
     )
 
 
-def _size(one: Array, other: Array, where: Bools | None = None) -> float:
-    """Return the largest difference."""
-    apart = np.abs(one.astype(np.float64) - other.astype(np.float64))
+def _find_largest_difference(first: Array, second: Array, where: BoolArray | None = None) -> float:
+    """Return the largest difference, in the marked elements if `where` is given."""
+    apart = np.abs(first.astype(np.float64) - second.astype(np.float64))
     return float((apart if where is None else apart[where]).max(initial=0.0))

@@ -1,58 +1,64 @@
-"""What the samples did not reach, and what they were drawn from, in the words of a result."""
+"""Describe the branches that samples did not reach, and the values from which samples were drawn."""
 
 from __future__ import annotations
 
-from fairway.diagnostics import Finding
+from fairway.diagnostics import Code, Finding
 from fairway.judge.evidence import DrawnValues, FileFacts
-from fairway.model.ranges import ValueRange, describe_range, legal_ends
+from fairway.model.ranges import ValueRange, describe_range, find_legal_ends
 from fairway.model.spec import TensorSpec
-from fairway.model.study import Unreached
+from fairway.model.study import UnreachedBranch
 from fairway.model.subject import Subject
 
-UNPROVEN_CODES = ("FW203", "FW417", "FW422", "FW504")
+UNPROVEN_CODES = (Code.RANDOM_FORWARD, Code.BRANCH_NOT_REACHED, Code.MANY_EXCUSES, Code.EVIDENCE_INCOMPLETE)
 """Findings after which a file that agrees at every sample is not verified."""
 
 
-def not_reached(subject: Subject, facts: FileFacts) -> list[Finding]:
-    """Return a finding for each branch of which no sample took one side, and for a model that is random at some inputs.
+def report_unreached(subject: Subject, facts: FileFacts) -> list[Finding]:
+    """Return a finding for each branch with a side that no sample took, and for a model that is random at some inputs.
 
-    A branch is left out if the capture has shown that no input reaches the values read for it. It makes the verdict
-    `unproven` if the file holds one side only, or if a remedy decided that branch.
+    A branch is left out if the capture showed that no input affects the values read for it. The verdict is `unproven`
+    if the file holds only one side of the branch, or if a remedy decided it.
     """
-    found = [_finding(one, facts) for one in subject.study.unreached if not _is_constant(one, facts)]
+    findings = [_make_finding(branch, facts) for branch in subject.study.unreached if not _is_constant(branch, facts)]
     if subject.study.random is not None:
         sample, where = subject.study.random
-        seen = f"two runs differ on the same inputs, at {sample}"
-        found.append(Finding("FW203", seen, where=where, grade="warning"))
+        message = f"two runs differ on the same inputs, at {sample}"
+        findings.append(Finding(Code.RANDOM_FORWARD, message, where=where, grade="warning"))
     if subject.study.note:
-        found.append(Finding("FW417" if facts.one_sided or facts.decided else "FW418", subject.study.note))
-    return found
+        findings.append(
+            Finding(
+                Code.BRANCH_NOT_REACHED if facts.one_sided or facts.decided else Code.BRANCH_UNSEEN, subject.study.note
+            )
+        )
+    return findings
 
 
-def _is_constant(one: Unreached, facts: FileFacts) -> bool:
-    return bool(one.reads) and one.reads <= facts.constant - facts.decided and not facts.one_sided
+def _is_constant(branch: UnreachedBranch, facts: FileFacts) -> bool:
+    return bool(branch.reads) and branch.reads <= facts.constant - facts.decided and not facts.one_sided
 
 
-def _finding(one: Unreached, facts: FileFacts) -> Finding:
-    line = (one.where.file or "", one.where.line or 0)
-    code = "FW417" if facts.one_sided or line in facts.decided else "FW418"
-    return Finding(code, f"`{one.condition}` was never {str(one.missing).lower()} at any sample", where=one.where)
+def _make_finding(branch: UnreachedBranch, facts: FileFacts) -> Finding:
+    line = (branch.where.file or "", branch.where.line or 0)
+    code = Code.BRANCH_NOT_REACHED if facts.one_sided or line in facts.decided else Code.BRANCH_UNSEEN
+    return Finding(
+        code, f"`{branch.condition}` was never {str(branch.missing).lower()} at any sample", where=branch.where
+    )
 
 
-def _ends(spec: TensorSpec, legal: ValueRange) -> tuple[float | None, float | None]:
-    """Return the ends of what was drawn, if they are not declared and are known."""
+def _find_open_ends(spec: TensorSpec, legal: ValueRange) -> tuple[float | None, float | None]:
+    """Return the ends of the drawn values, if they are known and were not declared."""
     known = legal.declared or legal.confined or legal.values.lengths is not None
     if known or spec.dtype == "bool" or spec.dtype.startswith("complex"):
         return None, None
-    return (0.0, 1.0) if legal.binary else legal_ends(spec, legal)
+    return (0.0, 1.0) if legal.binary else find_legal_ends(spec, legal)
 
 
 def describe_values(subject: Subject) -> tuple[DrawnValues, ...]:
-    """Return, for each input, what it was drawn from."""
+    """Describe, for each input, the values from which it was drawn."""
     if not subject.ranges:
         return tuple(DrawnValues(spec.name, "made by the inputs function") for spec in subject.spec)
     drawn = []
     for spec, legal in zip(subject.spec, subject.ranges, strict=True):
-        low, high = _ends(spec, legal)
+        low, high = _find_open_ends(spec, legal)
         drawn.append(DrawnValues(spec.name, describe_range(spec, legal), low, high))
     return tuple(drawn)

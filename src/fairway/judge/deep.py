@@ -1,4 +1,4 @@
-"""The deep level: hypothesis looks for a failing sample and shrinks it."""
+"""The deep level: hypothesis searches for a failing sample and shrinks it."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from hypothesis.errors import Flaky
 
 from fairway.judge.judge import Judge
 from fairway.judge.sample_result import SampleResult
-from fairway.model.sample import Sample, sample
+from fairway.model.sample import Sample, make_sample
+from fairway.record.progress import EventSink, ItemsCounted
 
-EXAMPLES = 500
-MOST_SEARCHES = 3
-"""Searches that shrink what they find. After these, all samples are taken before any is judged for good."""
-
-
-class _Wrong(Exception):
-    pass
+MAX_EXAMPLES = 500
+MAX_SEARCHES = 3
+"""After this many searches, all samples are run before any of them is judged."""
 
 
-def _one_of(values: Sequence[Any]) -> Any:
-    """One of these by a number of yes and no, the first where hypothesis shrinks.
+class _WrongSampleError(Exception):
+    """Tells hypothesis that the file is wrong at a sample."""
 
-    Its own numbers are drawn in part from the constants of modules that happen to be loaded, so that a second run in
-    the same process draws others; yes and no are not.
+
+def _draw_one_of(values: Sequence[Any]) -> Any:
+    """Draw one of the values by a list of bools. Hypothesis shrinks it to the first value.
+
+    Hypothesis draws integers partly from the constants of loaded modules, so a second run in the same process would
+    draw others. It draws bools without them.
     """
     bits = max(len(values) - 1, 1).bit_length()
     return st.lists(st.booleans(), min_size=bits, max_size=bits).map(
@@ -34,49 +35,49 @@ def _one_of(values: Sequence[Any]) -> Any:
     )
 
 
-def explore(judge: Judge, tell: Callable[[Any], None]) -> Sample | None:
-    """The smallest failing sample that hypothesis finds, or None.
+def find_failing_sample(judge: Judge, on_event: EventSink) -> Sample | None:
+    """Return the smallest failing sample that hypothesis finds, or None.
 
-    The judge learns from each sample what error PyTorch itself makes, so the same sample may be wrong first and right
-    later. hypothesis takes that for a flaky test. So each sample is judged once, and what was found is judged again by
-    all that was learnt. If it is right by then, the search goes on.
+    The judge learns PyTorch's own error from each sample, so the same sample may be wrong first and right later.
+    Hypothesis would call that a flaky test. So each sample is judged once, and the result of a search is judged again
+    by everything learned. If it is right by then, the search goes on.
     """
     subject = judge.subject
-    sizes = st.fixed_dictionaries({d.name: _one_of(d.sizes) for d in subject.domain.dims})
-    flavours = ("normal",) * len(subject.flavours) + tuple(subject.flavours)  # what is rare shows among these
-    samples = st.builds(sample, sizes, _one_of(range(2**16)), _one_of(flavours))
+    sizes = st.fixed_dictionaries({d.name: _draw_one_of(d.sizes) for d in subject.domain.dims})
+    flavors = ("normal",) * len(subject.flavors) + tuple(subject.flavors)  # ordinary values are drawn half the time
+    samples = st.builds(make_sample, sizes, _draw_one_of(range(2**16)), _draw_one_of(flavors))
     trials: dict[Sample, SampleResult] = {}
     wrong: set[Sample] = set()
 
-    def is_wrong(one: Sample) -> bool:
-        if one not in trials:
-            tell(("sample", len(trials) + 1, EXAMPLES, str(one)))
-            trials[one] = judge.take(one)
-            wrong.update([one] if _is_beyond_excuse(judge, trials[one]) else [])
-        return one in wrong
+    def is_wrong(sample: Sample) -> bool:
+        if sample not in trials:
+            on_event(ItemsCounted(len(trials) + 1, MAX_EXAMPLES, "samples", str(sample)))
+            trials[sample] = judge.take(sample)
+            wrong.update([sample] if _is_beyond_excuse(judge, trials[sample]) else [])
+        return sample in wrong
 
-    for _ in range(MOST_SEARCHES):
+    for _ in range(MAX_SEARCHES):
         smallest = _search(samples, is_wrong)
         if smallest is None:
             return None
         if _is_beyond_excuse(judge, trials[smallest]):
             return smallest
-        wrong = {one for one in wrong if _is_beyond_excuse(judge, trials[one])}
-    _search(samples, lambda one: is_wrong(one) and False)  # take every sample, and judge them when all is learnt
-    left = [one for one in wrong if _is_beyond_excuse(judge, trials[one])]
-    return min(left, key=lambda one: tuple(one.sizes.values()), default=None)
+        wrong = {sample for sample in wrong if _is_beyond_excuse(judge, trials[sample])}
+    _search(samples, lambda sample: is_wrong(sample) and False)  # run every sample, and judge them when all is learned
+    left = [sample for sample in wrong if _is_beyond_excuse(judge, trials[sample])]
+    return min(left, key=lambda sample: tuple(sample.sizes.values()), default=None)
 
 
 def _is_beyond_excuse(judge: Judge, trial: SampleResult) -> bool:
-    return trial.illegal is None and judge.ratio(trial) > 1 and not judge.excuse(trial)
+    return trial.illegal is None and judge.compute_ratio(trial) > 1 and not judge.excuse(trial)
 
 
 def _search(samples: Any, is_wrong: Callable[[Sample], bool]) -> Sample | None:
-    """The last sample, shrunk, for which `is_wrong` holds; None if hypothesis draws no such sample."""
+    """Return the last sample, shrunk, for which `is_wrong` holds, or None if hypothesis draws no such sample."""
     failing: list[Sample] = []
 
     @settings(
-        max_examples=EXAMPLES,
+        max_examples=MAX_EXAMPLES,
         deadline=None,
         database=None,
         derandomize=True,
@@ -84,13 +85,13 @@ def _search(samples: Any, is_wrong: Callable[[Sample], bool]) -> Sample | None:
         suppress_health_check=list(HealthCheck),
     )
     @given(samples)
-    def agrees(one: Sample) -> None:
-        if is_wrong(one):
-            failing.append(one)
-            raise _Wrong
+    def agrees(sample: Sample) -> None:
+        if is_wrong(sample):
+            failing.append(sample)
+            raise _WrongSampleError
 
     try:
         agrees()
-    except (_Wrong, Flaky):
+    except (_WrongSampleError, Flaky):
         return failing[-1] if failing else None
     return None

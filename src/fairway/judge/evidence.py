@@ -1,4 +1,4 @@
-"""Evidence: what was tested, how, and how it came out. Plain data, fit for JSON."""
+"""Evidence: the samples that were tested on a file, and the results. Plain data, ready for JSON."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from fairway.model.sample import Sample
 
 
 @dataclass(frozen=True)
-class Tested:
-    """One sample's outcome. `ratio` is the file's error in units of what the yardstick allows."""
+class TestedSample:
+    """The result of one sample. `ratio` is the file's error in units of the allowed error."""
 
     point: dict[str, int]
     seed: int
-    flavour: str
+    flavor: str
     right: bool
     ratio: float | None
     note: str = ""
     data: int | None = None
     ratios: tuple[float | None, ...] = ()
-    """That of each output, in their order; left out where there is one output. None where it was not measured."""
+    """The ratio of each output, or None if it was not measured. Empty if there is one output."""
     excused: str = ""
-    """Why the file may differ here: an order that PyTorch leaves open. Empty if it does not."""
+    """The excuse for a difference: an order that PyTorch does not promise. Empty if there is none."""
 
 
 @dataclass(frozen=True)
@@ -38,37 +38,37 @@ class OutputError:
     name: str
     dtype: str
     ratio: float | None
-    """None where no sample could be measured: the file failed before there were numbers to compare."""
+    """None if no sample could be measured, because the file failed before there were numbers to compare."""
     file_error: float
     own_error: float
 
 
 @dataclass(frozen=True)
 class Differential:
-    """Whether the same route from another example gives the same file."""
+    """The result of exporting by the same route from another example."""
 
     done: bool
     same: bool = False
     harmless: bool = False
-    """The files differ, but both agree with PyTorch at the samples of both: the constants have no effect."""
+    """True if the files differ, but both agree with PyTorch at the samples of both: the constants have no effect."""
     differences: tuple[str, ...] = ()
     note: str = ""
 
 
 @dataclass(frozen=True)
 class FileFacts:
-    """What is known about how a file came about, for the judge."""
+    """Facts about the way a file was made, for the judge."""
 
     guards: tuple[str, ...] | None = None
-    """Conditions on the dims under which the capture is valid; None if the file's route writes none down."""
+    """Conditions on the dims under which the capture is valid. None if the file's route records none."""
     sampled_because: str = "the file's own capture is not known"
-    """Why sizes are only sampled, if there are no guards."""
+    """The reason for which sizes are only sampled, if there are no guards."""
     one_sided: bool = False
-    """Whether the file holds one side only of every branch."""
+    """True if the file holds only one side of every branch."""
     decided: frozenset[tuple[str, int]] = frozenset()
     """Lines of branches on values that a remedy decided."""
     constant: frozenset[tuple[str, int]] = frozenset()
-    """Lines at which the capture read values that no input reaches, and no others."""
+    """Lines at which the capture read only values that no input affects."""
     pieces: int = 0
     """Captures that were joined in the file."""
     sides: tuple[Point, ...] = ()
@@ -77,7 +77,7 @@ class FileFacts:
 
 @dataclass(frozen=True)
 class DrawnValues:
-    """What one input was drawn from. Outside it, outputs are unverified."""
+    """The values from which one input was drawn. Outside them, outputs are unverified."""
 
     name: str
     text: str
@@ -88,7 +88,7 @@ class DrawnValues:
 
 @dataclass(frozen=True)
 class RowIndependence:
-    """Whether the rows of a batch can be run alone, together and in another order with the same answers."""
+    """The result of running the rows of a batch alone, together and in another order."""
 
     dim: str | None
     """The dim that counts rows; None if no dim does."""
@@ -96,18 +96,18 @@ class RowIndependence:
     sizes: tuple[int, ...] = ()
     """The batch sizes at which rows were compared."""
     compared: str = ""
-    """What was compared, in words, and what was left out because of its cost."""
+    """A description of the comparisons, and of those left out because of their cost."""
     reason: str = ""
-    """The first difference, or why nothing was compared; empty if the rows are independent."""
+    """The first difference, or the reason for comparing nothing. Empty if the rows are independent."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything the judge saw of one file."""
+    """The judge's results for one file."""
 
     level: Level
     domain: str
-    tested: tuple[Tested, ...]
+    tested: tuple[TestedSample, ...]
     outputs: tuple[OutputError, ...]
     yardstick: str
     factor: float
@@ -118,23 +118,22 @@ class Evidence:
     smallest: dict[str, int] | None = None
     boundaries: tuple[str, ...] = ()
     wrong_at: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """By dim, sizes above the example at which the file was seen wrong, the others being as in the example."""
+    """By dim, sizes above the example at which the file is wrong with the other dims as in the example."""
     failing: tuple[Sample, ...] = ()
-    """For a wrong file, a sample at which it fails, and that one at the smallest failing shape."""
+    """For a wrong file, a failing sample, and the same sample at the smallest failing shape."""
     sides: tuple[tuple[dict[str, int], dict[str, int]], ...] = ()
-    """Pairs of points as near to each other as were found: the file is right at the first and wrong at the second."""
+    """Pairs of the closest points found: the file is right at the first and wrong at the second."""
     undecided: int = 0
     differential: Differential = field(default_factory=lambda: Differential(done=False, note="not asked for"))
     second_runtime: str = "not asked for"
     canary: dict[str, Any] | None = None
-    """What a right file answered to inputs that a server can draw again; see `subject.canary`."""
+    """A right file's outputs for inputs that a server can draw again. See `fairway.model.canary`."""
     rows: RowIndependence | None = None
-    """Measured for a right file; see `evidence.rows`. A server merges requests only if this shows independence."""
-
+    """Measured for a right file. See `fairway.judge.rows`. A server merges requests only if rows are independent."""
     sizes: SizeCoverage = field(default_factory=SizeCoverage)
     values: tuple[DrawnValues, ...] = ()
     unreached: tuple[str, ...] = ()
-    """Branches of the model's own code of which no sample took one side."""
+    """Branches of the model's own code with a side that no sample took."""
 
     @property
     def wrong(self) -> bool:
@@ -142,13 +141,13 @@ class Evidence:
 
     @property
     def wrong_by_size(self) -> bool:
-        """Whether the file is right at some sizes and wrong at others, with ordinary values."""
+        """True if the file is right at some sizes and wrong at others, with ordinary values."""
         return bool(self.sides and self.wrong_points) and (bool(self.boundaries) or self.sizes.excluded > 0)
 
     @property
     def wrong_points(self) -> tuple[tuple[tuple[str, int], ...], ...]:
-        """The points at which the file is wrong for ordinary values, your own tensors left out."""
-        ordinary = [t for t in self.tested if t.data is None and t.flavour == "normal"]
+        """The points at which the file is wrong for ordinary values. The user's data is left out."""
+        ordinary = [t for t in self.tested if t.data is None and t.flavor == "normal"]
         wrong = [t for t in ordinary if not t.right and not t.note.startswith("not legal")]
         return tuple(dict.fromkeys(tuple(t.point.items()) for t in wrong))
 
@@ -157,8 +156,13 @@ class Evidence:
         return sum(t.right for t in self.tested)
 
     @property
+    def legal_samples(self) -> int:
+        """The number of samples that PyTorch itself accepts."""
+        return sum(not trial.note.startswith("not legal") for trial in self.tested)
+
+    @property
     def samples(self) -> str:
-        """The samples counted, those that are right by an excuse apart with their reasons."""
+        """The number of samples, with those that are right by an excuse listed separately with their reasons."""
         return count_samples([(t.right, t.excused) for t in self.tested if not t.note.startswith("not legal")])
 
     def as_dict(self) -> dict[str, Any]:

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from fairway.model.dims import Domain
 
-MOST_POINTS = 10**7
-"""Points up to which a condition is evaluated at every one of them."""
+MAX_GRID_POINTS = 10**7
+"""A condition is evaluated at every point of a domain with no more points than this."""
 
 Numbers = Any
 """A number, or an array with one axis for each dim."""
@@ -53,7 +53,7 @@ _CALLS: dict[str, Callable[..., Numbers]] = {
 
 
 class CannotEvaluate(Exception):
-    """The expression holds something other than arithmetic on known numbers."""
+    """The expression contains something other than arithmetic on known numbers."""
 
 
 def _fold(function: Callable[[Numbers, Numbers], Numbers], items: Sequence[Numbers]) -> Numbers:
@@ -104,12 +104,12 @@ class Grid:
         return math.prod(len(axis) for axis in self.sizes)
 
     def arrays(self) -> dict[str, npt.NDArray[np.int64]]:
-        """Each dim's sizes along its own axis."""
+        """Return each dim's sizes along a separate axis."""
         count = len(self.names)
         shapes = [tuple(-1 if i == k else 1 for i in range(count)) for k in range(count)]
         return {n: s.reshape(shape) for n, s, shape in zip(self.names, self.sizes, shapes, strict=True)}
 
-    def points_where(self, condition: Numbers, most: int) -> tuple[int, list[dict[str, int]]]:
+    def find_points(self, condition: Numbers, most: int) -> tuple[int, list[dict[str, int]]]:
         """Count the points at which a condition holds, and return up to `most`, spread over all of them."""
         hits = np.flatnonzero(np.broadcast_to(condition, tuple(map(len, self.sizes))))
         if len(hits) > most:
@@ -126,15 +126,15 @@ class Grid:
 
 
 def make_grid(domain: Domain, names: Sequence[str] | None = None) -> Grid:
-    """Return the grid over all dims of a domain, or over those named."""
+    """Return the grid over all dims of a domain, or over the named ones."""
     dims = [d for d in domain.dims if names is None or d.name in names]
     return Grid(tuple(d.name for d in dims), tuple(np.asarray(list(d.sizes), np.int64) for d in dims))
 
 
-def thin_out(grid: Grid, most: int = MOST_POINTS) -> Grid:
+def thin_out(grid: Grid, most: int = MAX_GRID_POINTS) -> Grid:
     """Return the grid with fewer sizes along its longest dims, so that it has at most `most` points.
 
-    Kept are the ends, the small sizes, and others spread evenly.
+    It keeps the ends, the small sizes, and others spread evenly.
     """
     sizes = list(grid.sizes)
     while math.prod(map(len, sizes)) > most:

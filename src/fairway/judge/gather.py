@@ -1,132 +1,138 @@
-"""Gathers the evidence on one file. Runs in a process of its own, since a runtime can crash."""
+"""Gather the evidence on one file. This runs in a separate process, because a runtime can crash."""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import onnx_ir as ir
 import torch
 
-from fairway.diagnostics import Finding, Where
+from fairway.diagnostics import Code, Finding, Where
 from fairway.diagnostics.excuses import count_reasons
-from fairway.judge.answers import LEAN_MODEL_BYTES, RecordedAnswers, model_bytes
-from fairway.judge.boundary import Shrunk, shrink
-from fairway.judge.budget import affordable_point
+from fairway.judge.answers import LEAN_MODEL_BYTES, RecordedAnswers, count_model_bytes
+from fairway.judge.boundary import ShrunkFailure, shrink_failure
+from fairway.judge.budget import choose_affordable_point, compute_volume
 from fairway.judge.compare import is_lost
-from fairway.judge.coverage_report import describe_values, not_reached
-from fairway.judge.evidence import Evidence, FileFacts, OutputError, Tested
+from fairway.judge.coverage_report import describe_values, report_unreached
+from fairway.judge.evidence import Evidence, FileFacts, OutputError, TestedSample
 from fairway.judge.guards import SizeCoverage, check_guards, count_excluded
-from fairway.judge.judge import ENOUGH, HOPELESS, Judge, Runner, open_runtime
+from fairway.judge.judge import ENOUGH_FAILURES, HOPELESS_RATIO, Judge, Runner, open_runtime
 from fairway.judge.lattice import Level
 from fairway.judge.randomness import find_randomness
 from fairway.judge.rows import compare_rows
-from fairway.judge.sample_result import TIES, SampleResult
-from fairway.judge.samples import every_sample
+from fairway.judge.sample_result import TIES_EXCUSE, SampleResult
+from fairway.judge.samples import list_samples
 from fairway.judge.weight_comparison import ModelTensors, compare_weights
-from fairway.judge.yardstick import FACTOR, STATED
-from fairway.model.canary import Array, Feeds, note
+from fairway.judge.yardstick import ERROR_FACTOR, STATED_TOLERANCES
+from fairway.model.canary import Array, Feeds, make_canary
 from fairway.model.dims import Point
 from fairway.model.sample import Sample
 from fairway.model.subject import Subject
+from fairway.record.progress import EventSink, ItemsCounted
 
-Tell = Callable[[Any], None]
 Sizes = dict[str, int]
 
-EXCUSED_SHARE, EXCUSED_SAMPLES = 0.02, 3
-"""A file is unproven if more than this share of its samples is right by an excuse, and no fewer than so many."""
+MAX_EXCUSED_SHARE, MIN_EXCUSED_SAMPLES = 0.02, 3
+"""A file is unproven if more than this share of its samples, and at least this many, are right by an excuse."""
 
-FEW = 8
-"""So few samples prove nothing where PyTorch refuses most of them."""
+MIN_LEGAL_SAMPLES = 8
+"""If PyTorch refuses most samples, fewer accepted ones than this prove nothing."""
 
 
-def gather(
-    subject: Subject,
-    path: str,
-    output_names: Sequence[str],
-    level: Level,
-    edges: Mapping[str, Sequence[int]],
-    data: Sequence[list[torch.Tensor]],
-    tell: Tell,
-    answers: RecordedAnswers | None = None,
-    facts: FileFacts | None = None,
-) -> Evidence:
-    """Parity over the lattice; for a wrong file, the smallest failing shape and its boundary."""
+@dataclass(frozen=True)
+class JudgeRequest:
+    """A candidate, and what the judge needs to know about it."""
+
+    path: str
+    output_names: Sequence[str]
+    level: Level
+    edges: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """By dim: sizes that the capture named."""
+    data: Sequence[list[torch.Tensor]] = ()
+    """Inputs given by the user."""
+    answers: RecordedAnswers | None = None
+    facts: FileFacts = field(default_factory=FileFacts)
+
+
+def gather_evidence(subject: Subject, request: JudgeRequest, on_event: EventSink) -> Evidence:
+    """Compare the file with PyTorch over the lattice. For a wrong file, find the smallest failing shape too."""
+    path, level, answers, facts = request.path, request.level, request.answers, request.facts
     started = time.monotonic()
-    facts = facts or FileFacts()
     weights = ModelTensors(subject.model)
-    run = open_runtime(path, lean=model_bytes(subject.model) >= LEAN_MODEL_BYTES, threads=0 if answers else None)
-    judge = Judge(subject, run, output_names, data, answers)
-    samples = every_sample(subject, path, level, edges, data, facts)
-    if answers is not None:  # what PyTorch's own error is must be known before it is asked for
-        samples.sort(key=lambda one: one not in answers.truths)
-    _take(judge, samples, tell)
-    failures = judge.failures()
+    run = open_runtime(path, lean=count_model_bytes(subject.model) >= LEAN_MODEL_BYTES, threads=0 if answers else None)
+    judge = Judge(subject, run, request.output_names, request.data, answers)
+    samples = list_samples(subject, path, level, request.edges, request.data, facts)
+    if answers is not None:  # PyTorch's own error must be known before samples without a truth are judged
+        samples.sort(key=lambda sample: sample not in answers.truths)
+    _take_samples(judge, samples, on_event)
+    failures = judge.find_failures()
     if not failures and level == "deep":
-        from fairway.judge.deep import explore
+        from fairway.judge.deep import find_failing_sample
 
-        found = explore(judge, tell)
-        if found is not None:
-            smallest = judge.take(found)
-            failures = [smallest, *(t for t in judge.failures() if t is not smallest)]
-    every = len(judge.trials) >= len(samples)
-    shrunk = None if not failures else _shrink(judge, failures)
-    if every:  # judged again by what was learnt of PyTorch's own error on the way to the smallest
-        failures = [t for t in failures if judge.ratio(t) > 1]
+        failing_sample = find_failing_sample(judge, on_event)
+        if failing_sample is not None:
+            smallest = judge.take(failing_sample)
+            failures = [smallest, *(t for t in judge.find_failures() if t is not smallest)]
+    is_every_sample_run = len(judge.trials) >= len(samples)
+    shrunk = None if not failures else _shrink_failures(judge, failures)
+    if is_every_sample_run:  # judge again by what was learned of PyTorch's own error while shrinking
+        failures = [t for t in failures if judge.compute_ratio(t) > 1]
         shrunk = shrunk if failures else None
-    findings = [*_findings(judge, failures, shrunk), *([] if failures else not_reached(subject, facts))]
+    findings = [*_list_findings(judge, failures, shrunk), *([] if failures else report_unreached(subject, facts))]
     graph = ir.load(path)
     findings += [*compare_weights(graph, weights), *find_randomness(subject, graph, run)]
-    second = "not asked for"
+    second_opinion = "not asked for"
     if level == "deep":
-        from fairway.judge.runtimes.second import consult
+        from fairway.judge.runtimes.second import consult_second_runtime
 
-        second, more = consult(judge, path, samples)
-        findings += more
+        second_opinion, second_findings = consult_second_runtime(judge, path, samples)
+        findings += second_findings
     rows = None
     if not failures:
-        rows, notes = compare_rows(judge, run, level)
-        findings += notes
+        rows, row_findings = compare_rows(judge, run, level)
+        findings += row_findings
     return Evidence(
         level=level,
         domain=str(subject.domain),
-        tested=tuple(_tested(judge, t, failures) for t in judge.trials),
-        outputs=_outputs(judge, failures),
-        yardstick=_yardstick(judge),
-        factor=FACTOR,
+        tested=tuple(_describe_trial(judge, t, failures) for t in judge.trials),
+        outputs=_list_output_errors(judge, failures),
+        yardstick=_describe_yardstick(judge),
+        factor=ERROR_FACTOR,
         seconds=round(time.monotonic() - started, 3),
         spent={what: round(seconds, 3) for what, seconds in judge.spent.items()},
         findings=tuple(findings),
         smallest=None if shrunk is None else shrunk.point,
         boundaries=() if shrunk is None else tuple(map(str, shrunk.boundaries)),
         wrong_at={} if shrunk is None else shrunk.wrong_at,
-        failing=_failing(judge, failures, shrunk),
-        sides=_sides(judge, failures, shrunk),
+        failing=_choose_failing_samples(judge, failures, shrunk),
+        sides=_find_sides(judge, failures, shrunk),
         undecided=sum(t.undecided for t in judge.trials),
-        sizes=_size_coverage(subject, facts, judge),
+        sizes=_describe_size_coverage(subject, facts, judge),
         values=describe_values(subject),
         unreached=tuple(map(str, subject.study.unreached)),
-        second_runtime=second,
-        canary=None if failures else _canary(subject, run, output_names),
+        second_runtime=second_opinion,
+        canary=None if failures else _make_canary(subject, run, request.output_names),
         rows=rows,
     )
 
 
-def _canary(subject: Subject, run: Runner, output_names: Sequence[str]) -> dict[str, Any]:
+def _make_canary(subject: Subject, run: Runner, output_names: Sequence[str]) -> dict[str, Any]:
     if subject.given is not None or not subject.ranges:
         return {"none": "the inputs are made by a function or from examples, which a server does not have"}
 
     def answers(feeds: Feeds) -> dict[str, Array]:
-        got = run(list(feeds), [torch.from_numpy(array) for array in feeds.values()])
-        return dict(zip(output_names, got, strict=True))
+        outputs = run(list(feeds), [torch.from_numpy(array) for array in feeds.values()])
+        return dict(zip(output_names, outputs, strict=True))
 
-    return note([spec.in_file for spec in subject.spec], affordable_point(subject), answers)
+    return make_canary([spec.in_file for spec in subject.spec], choose_affordable_point(subject), answers)
 
 
-def _size_coverage(subject: Subject, facts: FileFacts, judge: Judge) -> SizeCoverage:
-    """Return what the guards say about all sizes, and how many of the points that break one were run."""
+def _describe_size_coverage(subject: Subject, facts: FileFacts, judge: Judge) -> SizeCoverage:
+    """Return the coverage of sizes by the guards, with the number of points run that break a guard."""
     if facts.guards is None:
         return SizeCoverage(sampled=facts.sampled_because)
     coverage, _ = check_guards(subject.domain, facts.guards)
@@ -135,42 +141,46 @@ def _size_coverage(subject: Subject, facts: FileFacts, judge: Judge) -> SizeCove
     return replace(coverage, excluded_run=excluded, pieces=facts.pieces)
 
 
-def _take(judge: Judge, samples: Sequence[Sample], tell: Tell) -> None:
-    """Runs the samples, and stops early once the file has failed beyond doubt often enough."""
-    certain = 0
-    for done, one in enumerate(samples):
-        tell(("sample", done, len(samples), str(one)))
-        trial = judge.take(one)
-        certain += judge.ratio(trial) > HOPELESS and not judge.excuse(trial)
-        if certain >= ENOUGH:
+def _take_samples(judge: Judge, samples: Sequence[Sample], on_event: EventSink) -> None:
+    """Run the samples. Stop early when the file has clearly failed often enough."""
+    certain_failures = 0
+    for done, sample in enumerate(samples):
+        on_event(ItemsCounted(done, len(samples), "samples", str(sample)))
+        trial = judge.take(sample)
+        certain_failures += judge.compute_ratio(trial) > HOPELESS_RATIO and not judge.excuse(trial)
+        if certain_failures >= ENOUGH_FAILURES:
             return
 
 
-def _shrink(judge: Judge, failures: list[SampleResult]) -> Shrunk | None:
+def _shrink_failures(judge: Judge, failures: list[SampleResult]) -> ShrunkFailure | None:
     ordinary = [t for t in failures if t.sample.data is None]
     if not ordinary or not judge.subject.domain.dims:
         return None
-    first = min(ordinary, key=lambda t: _volume(t.sample.sizes))
+    first = min(ordinary, key=lambda t: compute_volume(t.sample.sizes))
 
-    def bad(point: Point) -> bool:
-        return judge.bad(replace(first.sample, point=tuple(point.items())))
+    def is_wrong(point: Point) -> bool:
+        return judge.is_wrong_at(replace(first.sample, point=tuple(point.items())))
 
-    return shrink(judge.subject.domain, first.sample.sizes, judge.subject.example, bad)
+    return shrink_failure(judge.subject.domain, first.sample.sizes, judge.subject.example, is_wrong)
 
 
-def _failing(judge: Judge, failures: list[SampleResult], shrunk: Shrunk | None) -> tuple[Sample, ...]:
-    """One of the lattice's samples, and where the shape can be smaller, that one."""
+def _choose_failing_samples(
+    judge: Judge, failures: list[SampleResult], shrunk: ShrunkFailure | None
+) -> tuple[Sample, ...]:
+    """Return a failing sample of the lattice, and the same sample at a smaller shape if that fails too."""
     if not failures:
         return ()
     first = failures[0].sample
     if shrunk is None or first.data is not None:
         return (first,)
     small = replace(first, point=tuple(shrunk.point.items()))
-    return (first, small) if small != first and judge.bad(small) else (first,)
+    return (first, small) if small != first and judge.is_wrong_at(small) else (first,)
 
 
-def _sides(judge: Judge, failures: list[SampleResult], shrunk: Shrunk | None) -> tuple[tuple[Sizes, Sizes], ...]:
-    """The two sides of each boundary; where the example fails too, the two samples that differ least in size."""
+def _find_sides(
+    judge: Judge, failures: list[SampleResult], shrunk: ShrunkFailure | None
+) -> tuple[tuple[Sizes, Sizes], ...]:
+    """Return the two sides of each boundary, or the right and wrong samples that differ least if there is none."""
     example = dict(judge.subject.example)
     if shrunk is not None and shrunk.boundaries:
         return tuple(({**example, e.dim: e.right}, {**example, e.dim: e.wrong}) for e in shrunk.boundaries)
@@ -181,92 +191,88 @@ def _sides(judge: Judge, failures: list[SampleResult], shrunk: Shrunk | None) ->
         if t.sample.data is None and t.illegal is None and all(t is not bad for bad in failures)
     ]
     pairs = [(a, b) for a in right for b in wrong if a != b]
-    return tuple(sorted(pairs, key=lambda pair: _apart(*pair))[:1])
+    return tuple(sorted(pairs, key=lambda pair: _measure_distance(*pair))[:1])
 
 
-def _apart(a: Point, b: Point) -> tuple[int, int]:
+def _measure_distance(a: Point, b: Point) -> tuple[int, int]:
     steps = [abs(a[name] - b[name]) for name in a]
     return sum(map(bool, steps)), sum(steps)
 
 
-def _volume(point: Point) -> int:
-    product = 1
-    for size in point.values():
-        product *= max(size, 1)
-    return product
-
-
-def _findings(judge: Judge, failures: list[SampleResult], shrunk: Shrunk | None) -> list[Finding]:
-    found: list[Finding] = []
+def _list_findings(judge: Judge, failures: list[SampleResult], shrunk: ShrunkFailure | None) -> list[Finding]:
+    findings: list[Finding] = []
     if failures:
-        found += _wrong(judge, failures, shrunk)
+        findings += _report_wrong(judge, failures, shrunk)
     if judge.no_truth is not None:
-        found.append(Finding("FW410", judge.no_truth))
-    tied = [t for t in judge.trials if t.excused == TIES]
+        findings.append(Finding(Code.NO_YARDSTICK, judge.no_truth))
+    tied = [t for t in judge.trials if t.excused == TIES_EXCUSE]
     if tied:
-        found.append(Finding("FW413", f"at {len(tied)} of {len(judge.trials)} samples, such as {tied[0].sample}"))
-    found += [] if failures else _many_excuses(judge)
-    found += _meaningless(judge)
+        findings.append(Finding(Code.TIES, f"at {len(tied)} of {len(judge.trials)} samples, such as {tied[0].sample}"))
+    findings += [] if failures else _report_many_excuses(judge)
+    findings += _report_meaningless_outputs(judge)
     illegal = [t for t in judge.trials if t.illegal is not None]
     if illegal and len(illegal) == len(judge.trials):
-        found.append(Finding("FW201", f"{illegal[0].illegal}, at every point tried"))
-    elif len(illegal) > len(judge.trials) - len(illegal) < FEW:
-        found.append(
-            Finding("FW504", f"PyTorch refuses {len(illegal)} of {len(judge.trials)} samples: {illegal[0].illegal}")
+        findings.append(Finding(Code.FORWARD_FAILS, f"{illegal[0].illegal}, at every point tried"))
+    elif len(illegal) > len(judge.trials) - len(illegal) < MIN_LEGAL_SAMPLES:
+        findings.append(
+            Finding(
+                Code.EVIDENCE_INCOMPLETE,
+                f"PyTorch refuses {len(illegal)} of {len(judge.trials)} samples: {illegal[0].illegal}",
+            )
         )
-    return found
+    return findings
 
 
-def _wrong(judge: Judge, failures: list[SampleResult], shrunk: Shrunk | None) -> list[Finding]:
+def _report_wrong(judge: Judge, failures: list[SampleResult], shrunk: ShrunkFailure | None) -> list[Finding]:
     if shrunk is not None and shrunk.fixed:
         example = judge.subject.example
         dims = ", ".join(f"{name} is fixed at {example[name]}" for name in shrunk.fixed)
         trial = next((t for t in failures if t.difference), failures[0])
-        return [Finding("FW402", f"{dims}; {_say(judge, trial)}", data={"fixed": list(shrunk.fixed)})]
+        return [
+            Finding(Code.DIM_FIXED, f"{dims}; {_describe_difference(judge, trial)}", data={"fixed": list(shrunk.fixed)})
+        ]
     if shrunk is not None:
         first = failures[0].sample
         smallest = judge.measure(replace(first, point=tuple(shrunk.point.items())))
-        trial = smallest if judge.ratio(smallest) > 1 else failures[0]
+        trial = smallest if judge.compute_ratio(smallest) > 1 else failures[0]
     else:
         trial = failures[0]
-    said = _say(judge, trial)
+    message = _describe_difference(judge, trial)
     if shrunk is not None and shrunk.boundaries:
-        said += "; " + "; ".join(map(str, shrunk.boundaries))
-    code = trial.difference.code if trial.difference else "FW401"
-    return [Finding(code, said, where=_node(said), data={"point": trial.sample.sizes})]
+        message += "; " + "; ".join(map(str, shrunk.boundaries))
+    code = trial.difference.code if trial.difference else Code.NUMBERS_DIFFER
+    return [Finding(code, message, where=_find_node(message), data={"point": trial.sample.sizes})]
 
 
-def _say(judge: Judge, trial: SampleResult) -> str:
+def _describe_difference(judge: Judge, trial: SampleResult) -> str:
     if trial.difference is not None:
         return f"{trial.difference.text}, at {trial.sample}"
-    name = max(trial.measured, key=lambda n: judge.ratio_of(trial, n))
-    got = trial.measured[name]
-    truth, ours, theirs = got.values
+    name = max(trial.measured, key=lambda n: judge.compute_output_ratio(trial, n))
+    measurement = trial.measured[name]
+    truth, ours, theirs = measurement.values
     return (
-        f"{name}{list(got.worst)}: PyTorch {ours:.7g}, file {theirs:.7g}, float64 truth {truth:.7g}; "
-        f"{judge.ratio_of(trial, name):.3g} times what is allowed, at {trial.sample}"
+        f"{name}{list(measurement.worst)}: PyTorch {ours:.7g}, file {theirs:.7g}, float64 truth {truth:.7g}; "
+        f"{judge.compute_output_ratio(trial, name):.3g} times what is allowed, at {trial.sample}"
     )
 
 
-def _node(said: str) -> Where | None:
-    import re
-
-    found = re.search(r"running (\w+) node\. Name:'([^']*)'", said)
-    return Where(node=f"{found[2]} ({found[1]})") if found else None
+def _find_node(message: str) -> Where | None:
+    match = re.search(r"running (\w+) node\. Name:'([^']*)'", message)
+    return Where(node=f"{match[2]} ({match[1]})") if match else None
 
 
-def _many_excuses(judge: Judge) -> list[Finding]:
-    """More than a few excused samples leave the file unproven."""
+def _report_many_excuses(judge: Judge) -> list[Finding]:
+    """Return a finding if more than a few samples are right by an excuse only."""
     excused = [t.excused for t in judge.trials if t.excused]
     legal = sum(t.illegal is None for t in judge.trials)
-    if len(excused) < EXCUSED_SAMPLES or len(excused) <= EXCUSED_SHARE * legal:
+    if len(excused) < MIN_EXCUSED_SAMPLES or len(excused) <= MAX_EXCUSED_SHARE * legal:
         return []
-    seen = f"{len(excused)} of {legal} samples: {count_reasons(excused)}"
-    return [Finding("FW422", seen, data={"excused": len(excused)})]
+    message = f"{len(excused)} of {legal} samples: {count_reasons(excused)}"
+    return [Finding(Code.MANY_EXCUSES, message, data={"excused": len(excused)})]
 
 
-def _meaningless(judge: Judge) -> list[Finding]:
-    """Outputs that are NaN throughout in PyTorch, or off from float64 by their own size."""
+def _report_meaningless_outputs(judge: Judge) -> list[Finding]:
+    """Report outputs that are NaN throughout in PyTorch, or whose error in PyTorch is as large as their values."""
     parts = []
     for name in judge.output_names:
         trials = [t for t in judge.trials if name in t.measured and t.measured[name].elements]
@@ -279,37 +285,39 @@ def _meaningless(judge: Judge) -> list[Finding]:
                 f"{name} has values that are off by their own size at {len(lost)} of {len(trials)} samples, such as "
                 f"{lost[0].sample}"
             )
-    return [Finding("FW423", "; ".join(parts))] if parts else []
+    return [Finding(Code.NUMBERS_MEAN_NOTHING, "; ".join(parts))] if parts else []
 
 
-def _tested(judge: Judge, trial: SampleResult, failures: list[SampleResult]) -> Tested:
+def _describe_trial(judge: Judge, trial: SampleResult, failures: list[SampleResult]) -> TestedSample:
     note = trial.illegal and f"not legal in PyTorch: {trial.illegal}"
     note = note or (trial.difference.text if trial.difference else "")
     if trial.sample.touch is not None:
         note = str(trial.sample.touch) + (f": {note}" if note else "")
-    ratio = judge.ratio(trial)
+    ratio = judge.compute_ratio(trial)
     right = all(trial is not bad for bad in failures) and trial.illegal is None
-    return Tested(
+    return TestedSample(
         point=trial.sample.sizes,
         seed=trial.sample.seed,
-        flavour=trial.sample.flavour,
+        flavor=trial.sample.flavor,
         right=right,
         ratio=None if ratio == float("inf") or trial.illegal else float(f"{ratio:.4g}"),
         note=note,
         data=trial.sample.data,
-        ratios=_ratios(judge, trial) if len(judge.output_names) > 1 and trial.illegal is None else (),
+        ratios=_list_ratios(judge, trial) if len(judge.output_names) > 1 and trial.illegal is None else (),
         excused=trial.excused if right else "",
     )
 
 
-def _ratios(judge: Judge, trial: SampleResult) -> tuple[float | None, ...]:
-    """One for each output, to four digits: there may be many outputs, and a record stays small."""
-    found = [judge.ratio_of(trial, name) if name in trial.measured else None for name in judge.output_names]
-    return tuple(None if one is None or one == float("inf") else float(f"{one:.4g}") for one in found)
+def _list_ratios(judge: Judge, trial: SampleResult) -> tuple[float | None, ...]:
+    """Return a ratio for each output, to four digits: there may be many outputs, and a record should stay small."""
+    ratios = [
+        judge.compute_output_ratio(trial, name) if name in trial.measured else None for name in judge.output_names
+    ]
+    return tuple(None if ratio is None or ratio == float("inf") else float(f"{ratio:.4g}") for ratio in ratios)
 
 
-def _outputs(judge: Judge, failures: list[SampleResult]) -> tuple[OutputError, ...]:
-    """The worst ratio and errors of each output. Excused samples are left out, wrong ones are not."""
+def _list_output_errors(judge: Judge, failures: list[SampleResult]) -> tuple[OutputError, ...]:
+    """Return the worst ratio and errors of each output. Excused samples are left out, wrong ones are not."""
     rows = []
     for name in judge.output_names:
         measured = [t for t in judge.trials if name in t.measured]
@@ -324,7 +332,7 @@ def _outputs(judge: Judge, failures: list[SampleResult]) -> tuple[OutputError, .
             OutputError(
                 name=name,
                 dtype=judge.yardsticks[name, measured[0].kind].dtype,
-                ratio=max(judge.ratio_of(t, name) for t in trials),
+                ratio=max(judge.compute_output_ratio(t, name) for t in trials),
                 file_error=max(float(t.measured[name].theirs.max(initial=0.0)) for t in (*normal, *wrong)),
                 own_error=max(float(t.measured[name].own.max(initial=0.0)) for t in normal),
             )
@@ -332,15 +340,16 @@ def _outputs(judge: Judge, failures: list[SampleResult]) -> tuple[OutputError, .
     return tuple(rows)
 
 
-def _yardstick(judge: Judge) -> str:
+def _describe_yardstick(judge: Judge) -> str:
     if judge.no_truth is not None:
-        tolerances = ", ".join(f"{v:g} for {k}" for k, v in STATED.items())
+        tolerances = ", ".join(f"{v:g} for {k}" for k, v in STATED_TOLERANCES.items())
         return f"stated relative tolerances ({tolerances}), since float64 does not run: {judge.no_truth}"
     if judge.answers is not None and len(judge.answers.truths) < len(judge.answers.samples):
+        truths, samples = len(judge.answers.truths), len(judge.answers.samples)
         return (
-            f"error against float64 at most {FACTOR:g} times PyTorch's own, learnt at {len(judge.answers.truths)} of "
-            f"{len(judge.answers.samples)} samples; at the others against PyTorch itself"
+            f"error against float64 at most {ERROR_FACTOR:g} times PyTorch's own, learned at {truths} of {samples} "
+            "samples; at the others against PyTorch itself"
         )
-    besides = any(y.dtype == "float64" for y in judge.yardsticks.values())
-    stated = f"; for float64 outputs {STATED['float64']:g} of the value besides" if besides else ""
-    return f"error against float64 at most {FACTOR:g} times PyTorch's own{stated}"
+    has_float64 = any(y.dtype == "float64" for y in judge.yardsticks.values())
+    stated = f"; for float64 outputs also {STATED_TOLERANCES['float64']:g} of the value" if has_float64 else ""
+    return f"error against float64 at most {ERROR_FACTOR:g} times PyTorch's own{stated}"

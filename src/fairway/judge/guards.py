@@ -1,8 +1,8 @@
 """Check the capture's guards at every point of the declared domain.
 
-torch.export follows one run of the model. Each question about a size that it answers on the way becomes a guard: the
-captured program is valid only for sizes that give the same answer. A domain whose points all satisfy the guards is
-covered, not only sampled. Points that break one are run first.
+torch.export follows one run of the model. Each condition on a size that it decides becomes a guard: the captured
+program is valid only for sizes with the same answer. A domain whose points all satisfy the guards is covered, not only
+sampled. Points that break a guard are run first.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairway.judge.formulas import MOST_POINTS, CannotEvaluate, evaluate, make_grid, thin_out
+from fairway.judge.formulas import MAX_GRID_POINTS, CannotEvaluate, evaluate, make_grid, thin_out
 from fairway.model.dims import Domain
 
-EXCLUDED_POINTS_RUN = 12
-"""Excluded points that are run. All of them, if there are no more."""
+MAX_EXCLUDED_POINTS_RUN = 12
+"""At most this many excluded points are run."""
 
-EXCLUDED_POINTS_OF_PIECES = 400
-"""The same for a file of several captures, one of which may serve many points outside its own guards."""
+MAX_EXCLUDED_POINTS_OF_PIECES = 400
+"""The same limit for a file of several captures. One of them may serve many points outside its own guards."""
 
 
 @dataclass(frozen=True)
 class SizeCoverage:
-    """What is known about sizes: which guards the capture made, and at how many points of the domain they hold."""
+    """The guards of a capture, and the number of points of the domain at which they hold."""
 
     guards: tuple[str, ...] = ()
     """Python conditions on the dims' names."""
@@ -34,13 +34,13 @@ class SizeCoverage:
     excluded: int = 0
     """Points that break a guard."""
     excluded_run: int = 0
-    """How many of those were run."""
+    """Points run that break a guard."""
     complete: bool = False
-    """Whether every guard was evaluated at every point."""
+    """True if every guard was evaluated at every point."""
     sampled: str = ""
-    """Why sizes are sampled rather than covered; empty if they are covered."""
+    """The reason for which sizes are sampled and not covered. Empty if they are covered."""
     pieces: int = 0
-    """Captures that the file holds, if several. At each point the guards of the one that serves it count."""
+    """Captures in the file, if there are several. At each point the guards of the one that serves it count."""
 
     def __str__(self) -> str:
         if self.sampled:
@@ -69,34 +69,34 @@ def count_excluded(guards: Sequence[str], points: Sequence[dict[str, int]]) -> i
 
 
 def check_guards(
-    domain: Domain, guards: Sequence[str], most: int = EXCLUDED_POINTS_RUN
+    domain: Domain, guards: Sequence[str], limit: int = MAX_EXCLUDED_POINTS_RUN
 ) -> tuple[SizeCoverage, list[dict[str, int]]]:
-    """Evaluate the guards over the domain; return what they cover, and up to `most` points that break one, to be run.
+    """Evaluate the guards over the domain. Return their coverage, and up to `limit` points to run that break a guard.
 
-    A domain of more than ten million points is thinned out for the count. Each guard by itself is still evaluated at
-    every size of the dims it names, unless those alone are too many.
+    A domain of more than ten million points is thinned out for the count. Each guard alone is still evaluated at every
+    size of the dims it names, unless these have too many points.
     """
-    whole = make_grid(domain)
-    grid = thin_out(whole)
-    complete = grid.points == whole.points
+    full_grid = make_grid(domain)
+    grid = thin_out(full_grid)
+    complete = grid.points == full_grid.points
     broken = np.zeros(tuple(1 for _ in grid.names), bool)
     points: list[dict[str, int]] = []
     known: list[str] = []
     for guard in guards:
         tree = ast.parse(guard, mode="eval").body
-        names = [n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id in whole.names]
+        names = [n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id in full_grid.names]
         try:
-            held = np.asarray(evaluate(tree, grid.arrays())) != 0
+            is_satisfied = np.asarray(evaluate(tree, grid.arrays())) != 0
         except CannotEvaluate:
             complete = False
             continue
         known.append(guard)
-        broken = broken | ~held
-        own = make_grid(domain, names)
-        if grid.points < whole.points and own.points <= MOST_POINTS:
-            points += own.points_where(~(np.asarray(evaluate(tree, own.arrays())) != 0), most)[1]
-    count, spread = grid.points_where(broken, most) if grid.names else (0, [])
+        broken = broken | ~is_satisfied
+        own_grid = make_grid(domain, names)
+        if grid.points < full_grid.points and own_grid.points <= MAX_GRID_POINTS:
+            points += own_grid.find_points(~(np.asarray(evaluate(tree, own_grid.arrays())) != 0), limit)[1]
+    count, broken_points = grid.find_points(broken, limit) if grid.names else (0, [])
     low = {d.name: d.sizes[0] for d in domain.dims}
-    chosen = {tuple(sorted({**low, **point}.items())): {**low, **point} for point in (*spread, *points)}
-    coverage = SizeCoverage(tuple(known), whole.points, max(count, len(chosen)), 0, complete)
-    return coverage, list(chosen.values())[:most]
+    chosen = {tuple(sorted({**low, **point}.items())): {**low, **point} for point in (*broken_points, *points)}
+    coverage = SizeCoverage(tuple(known), full_grid.points, max(count, len(chosen)), 0, complete)
+    return coverage, list(chosen.values())[:limit]

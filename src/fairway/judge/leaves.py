@@ -1,4 +1,4 @@
-"""The parts of a condition whose values can be read without side effects while the condition is about to be decided."""
+"""Find the parts of a condition whose values can be read without side effects before it is decided."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import ast
 import types
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import torch
 
@@ -85,26 +84,27 @@ _ARITHMETIC_CALLS = frozenset(
     }
 )
 
-Seen = float | str | None
-"""A number, the text of something else that is plain, or None for what cannot be compared."""
+PlainValue = float | str | None
+"""A number, the text of another plain value, or None for a value that cannot be compared."""
 
 
 @dataclass(frozen=True)
 class ConditionPart:
-    """A part of a condition: its text, and how to evaluate it in the frame that is about to decide."""
+    """A part of a condition: its text, and the code that evaluates it in the frame of the condition."""
 
     text: str
     code: types.CodeType
 
-    def read(self, frame: types.FrameType) -> Seen:
-        """Return its value in the frame, or None if it has none that can be compared."""
+    def read(self, frame: types.FrameType) -> PlainValue:
+        """Return its value in the frame, or None if that cannot be compared."""
         try:
-            return plain(eval(self.code, frame.f_globals, frame.f_locals))
+            return to_plain_value(eval(self.code, frame.f_globals, frame.f_locals))
         except Exception:
             return None
 
 
-def plain(value: Any) -> Seen:
+def to_plain_value(value: object) -> PlainValue:
+    """Return a value that can be compared later, or None if there is none."""
     if isinstance(value, torch.Tensor):
         if value.numel() != 1 or value.dtype.is_complex or value.device.type == "meta":
             return None
@@ -117,40 +117,40 @@ def plain(value: Any) -> Seen:
 
 
 @cache
-def leaves_of(test: ast.expr) -> tuple[ConditionPart, ...]:
+def find_leaves(test: ast.expr) -> tuple[ConditionPart, ...]:
     """Return the parts of a condition that arithmetic and comparisons combine, if they can be read safely."""
-    found: dict[str, ast.expr] = {}
-    _collect(test, found)
+    texts: dict[str, ast.expr] = {}
+    _collect_leaves(test, texts)
     return tuple(
         ConditionPart(text, compile(ast.Expression(ast.fix_missing_locations(tree)), "<leaf>", "eval"))
-        for text, tree in found.items()
+        for text, tree in texts.items()
     )
 
 
-def _collect(tree: ast.expr, found: dict[str, ast.expr]) -> None:
+def _collect_leaves(tree: ast.expr, leaves: dict[str, ast.expr]) -> None:
     match tree:
         case ast.Constant():
             return
         case ast.BinOp(left, _, right):
-            _collect(left, found)
-            _collect(right, found)
+            _collect_leaves(left, leaves)
+            _collect_leaves(right, leaves)
         case ast.Compare(left, _, comparators):
             for item in (left, *comparators):
-                _collect(item, found)
+                _collect_leaves(item, leaves)
         case ast.BoolOp(_, values):
             for item in values:
-                _collect(item, found)
+                _collect_leaves(item, leaves)
         case ast.UnaryOp(_, operand):
-            _collect(operand, found)
-        case ast.Call(func, args, []) if ast.unparse(func) in _ARITHMETIC_CALLS and not _reads_tensor(args):
+            _collect_leaves(operand, leaves)
+        case ast.Call(func, args, []) if ast.unparse(func) in _ARITHMETIC_CALLS and not _is_tensor_read(args):
             for item in args:
-                _collect(item, found)
+                _collect_leaves(item, leaves)
         case _ if _is_pure(tree):
-            found[ast.unparse(tree)] = tree
+            leaves[ast.unparse(tree)] = tree
 
 
-def _reads_tensor(args: list[ast.expr]) -> bool:
-    """Whether a conversion is applied to a single tensor-like expression, which is then read as a whole."""
+def _is_tensor_read(args: list[ast.expr]) -> bool:
+    """Return whether a conversion is applied to a single tensor-like expression, which is then read with it."""
     return len(args) == 1 and isinstance(args[0], ast.Call | ast.Compare)
 
 
@@ -181,7 +181,7 @@ def _is_pure(tree: ast.expr) -> bool:
 
 
 @cache
-def names_assigned(file: str, function_line: int) -> dict[str, frozenset[int]]:
+def find_assignments(file: str, function_line: int) -> dict[str, frozenset[int]]:
     """Return, for each name of a function, the lines of the statements that assign it."""
     try:
         with open(file, encoding="utf-8") as source:
@@ -192,12 +192,12 @@ def names_assigned(file: str, function_line: int) -> dict[str, frozenset[int]]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
             if function_line in (first, node.lineno):
-                return _assignments(node)
+                return _list_assignments(node)
     return {}
 
 
-def _assignments(function: ast.AST) -> dict[str, frozenset[int]]:
-    found: dict[str, set[int]] = {}
+def _list_assignments(function: ast.AST) -> dict[str, frozenset[int]]:
+    lines_by_name: dict[str, set[int]] = {}
     for node in ast.walk(function):
         targets: list[ast.expr] = []
         if isinstance(node, ast.Assign):
@@ -208,5 +208,5 @@ def _assignments(function: ast.AST) -> dict[str, frozenset[int]]:
             for name in ast.walk(target):
                 if isinstance(name, ast.Name):
                     lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)  # type: ignore[attr-defined]
-                    found.setdefault(name.id, set()).update(lines)
-    return {name: frozenset(lines) for name, lines in found.items()}
+                    lines_by_name.setdefault(name.id, set()).update(lines)
+    return {name: frozenset(lines) for name, lines in lines_by_name.items()}

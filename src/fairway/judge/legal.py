@@ -1,8 +1,8 @@
-"""Learn by running PyTorch which values are legal for inputs whose values are not declared.
+"""Learn the legal values of undeclared inputs by running PyTorch.
 
-An example of constants, or a spec line without limits, does not say what may be fed. Whole numbers that index a table
-end with it, and the run shows which table that is. For all others, values are tried from small to large until PyTorch
-refuses one. Floats are tried in every flavour.
+An example of constants, or a spec line without limits, does not declare legal values. Whole numbers that index a table
+are limited by its length, and the run shows the table. Other whole numbers are tried from small to large until PyTorch
+refuses one. Floats are tried in every flavor.
 """
 
 from __future__ import annotations
@@ -10,39 +10,39 @@ from __future__ import annotations
 import sys
 import time
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-from fairway.judge.budget import affordable_point, volume
+from fairway.judge.budget import choose_affordable_point, compute_volume
 from fairway.judge.runtimes.eager import run_eager
-from fairway.judge.runtimes.operator_watch import Watch
+from fairway.judge.runtimes.items import Item, Items, NamedItems, Operator
+from fairway.judge.runtimes.operator_watch import OperatorWatch
 from fairway.model.dims import Size
 from fairway.model.example import choose_example
 from fairway.model.ranges import NOT_DECLARED, ValueRange
-from fairway.model.source import is_models
+from fairway.model.source import is_model_source
 from fairway.model.spec import TensorSpec, Values
 from fairway.model.subject import Subject
-from fairway.model.values import Flavour
+from fairway.model.values import Flavor
 
 TRIED_UPWARD = (9, 64, 300, 70_000, 2**31 + 7)
 TRIED_DOWNWARD = (0, -1, -100, -70_000, -(2**31) - 7)
-"""Whole numbers that are tried. They lie beyond the usual table sizes, beyond 16 bits and beyond 32 bits."""
+"""Whole numbers that are tried. They are beyond the usual table sizes, beyond 16 bits and beyond 32 bits."""
 
-WIDEST_BISECTED = 70_000
-"""Largest number up to which the exact end of the legal numbers is looked for. Beyond it, trials may take too long."""
+MAX_BISECTED_NUMBER = 70_000
+"""The exact end of the legal numbers is determined up to this number. Beyond it, trials may take too long."""
 
 SLOW_FACTOR, SLOW_SECONDS = 20.0, 0.5
-"""A trial that takes longer than this many times an ordinary run, and this many seconds more, is the last one."""
+"""No trial follows one that takes this many times as long as an ordinary run, and this many seconds more."""
 
-TRIED_FLAVOURS: tuple[Flavour, ...] = ("zeros", "large", "least", "most", "log", "halves", "equal", "mixed")
-LEAST_FLAVOURS = 2
-"""Of these, flavours that are tried whatever a run costs."""
-TRIALS_FLOPS = 5e10
-"""Floating-point operations that trials of flavours may take in all."""
+TRIED_FLAVORS: tuple[Flavor, ...] = ("zeros", "large", "least", "most", "log", "halves", "equal", "mixed")
+MIN_TRIED_FLAVORS = 2
+"""At least this many flavors are tried, whatever a run costs."""
+MAX_TRIALS_FLOPS = 5e10
+"""Floating-point operations that all trials of flavors may take together."""
 
 NONFINITE_FUNCTIONS = frozenset(
     {
@@ -57,40 +57,43 @@ NONFINITE_FUNCTIONS = frozenset(
         "nanmean",
     }
 )
-"""A model that calls one of these on an input expects NaN or infinity there."""
+"""A model that calls one of these on an input expects NaN or infinity in it."""
 
-MOST_LITERALS = 8
+MAX_LITERALS = 8
 COMMON_NUMBERS = (0, 1, -1, 2)
-"""Numbers that ordinary and edge values contain already."""
+"""Numbers that ordinary and edge values always contain."""
 
-Report = Callable[[tuple[ValueRange, ...]], None]
+OnRanges = Callable[[tuple[ValueRange, ...]], None]
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearnedValues:
     """Ranges in the order of the spec, and the numbers of the model's own code."""
 
     ranges: tuple[ValueRange, ...]
     literals: tuple[float, ...] = ()
 
 
-def learn_values(subject: Subject, report: Report) -> Learned:
-    """Run the model to learn its legal values. `report` gets what is known so far, since a trial may be the last."""
-    base = [t.clone() for t in _with_small_numbers(subject, subject.make(affordable_point(subject), 1, "normal"))]
-    watch = _Nonfinite(base)
+def learn_values(subject: Subject, report: OnRanges) -> LearnedValues:
+    """Run the model to learn its legal values. `report` gets results early, because a trial may end the process."""
+    base = [
+        t.clone()
+        for t in _zero_undeclared_integers(subject, subject.make(choose_affordable_point(subject), 1, "normal"))
+    ]
+    watch = _NonfiniteRecorder(base)
     try:
-        codes = _codes_that_run(lambda: _run_watched(subject, base, watch))
+        codes = _trace_codes(lambda: _run_watched(subject, base, watch))
     except Exception:
-        return Learned(subject.ranges)  # the look at the model reports this
+        return LearnedValues(subject.ranges)  # preflight reports this
     ranges = [
-        replace(legal, nonfinite=index in watch.asked and not legal.declared and _is_real(subject.spec[index]))
+        replace(legal, nonfinite=index in watch.tested_inputs and not legal.declared and _is_real(subject.spec[index]))
         for index, legal in enumerate(subject.ranges)
     ]
     for index, (spec, legal) in enumerate(zip(subject.spec, ranges, strict=True)):
         if "int" in spec.dtype and legal.source == NOT_DECLARED and not legal.binary:
-            ranges[index] = _learn_whole(_with_ranges(subject, ranges), index)
+            ranges[index] = _learn_integers(_replace_ranges(subject, ranges), index)
             report(tuple(ranges))
-    return Learned(_learn_floats(_with_ranges(subject, ranges), base), find_literals(codes, subject.model))
+    return LearnedValues(_learn_floats(_replace_ranges(subject, ranges), base), find_literals(codes, subject.model))
 
 
 def _run_watched(subject: Subject, tensors: list[torch.Tensor], watch: TorchFunctionMode) -> None:
@@ -99,11 +102,11 @@ def _run_watched(subject: Subject, tensors: list[torch.Tensor], watch: TorchFunc
         subject.model(*args, **kwargs)
 
 
-def _with_ranges(subject: Subject, ranges: Sequence[ValueRange]) -> Subject:
+def _replace_ranges(subject: Subject, ranges: Sequence[ValueRange]) -> Subject:
     return replace(subject, study=replace(subject.study, ranges=tuple(ranges)))
 
 
-def _with_small_numbers(subject: Subject, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def _zero_undeclared_integers(subject: Subject, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Return the tensors with undeclared whole numbers of spec lines at zero, the likeliest to be legal."""
     free = [
         "int" in spec.dtype and legal.source == NOT_DECLARED and subject.given is None
@@ -112,12 +115,12 @@ def _with_small_numbers(subject: Subject, tensors: Sequence[torch.Tensor]) -> li
     return [torch.zeros_like(t) if zero else t for t, zero in zip(tensors, free, strict=True)]
 
 
-def _codes_that_run(run: Callable[[], Any]) -> list[types.CodeType]:
+def _trace_codes(run: Callable[[], object]) -> list[types.CodeType]:
     """Return the functions of the model and its libraries, other than torch, that a run enters."""
     entered: dict[types.CodeType, None] = {}
 
-    def note(frame: types.FrameType, event: str, _: Any) -> None:
-        if frame.f_code not in entered and is_models(frame.f_code.co_filename):
+    def note(frame: types.FrameType, event: str, _: object) -> None:
+        if frame.f_code not in entered and is_model_source(frame.f_code.co_filename):
             entered[frame.f_code] = None
 
     before = sys.gettrace()
@@ -131,26 +134,26 @@ def _codes_that_run(run: Callable[[], Any]) -> list[types.CodeType]:
 
 def find_literals(codes: Sequence[types.CodeType], model: torch.nn.Module) -> tuple[float, ...]:
     """Return the numbers in the code that runs and in the attributes of modules, without the common ones."""
-    found: dict[float, None] = {}
+    literals: dict[float, None] = {}
     for code in codes:
-        found.update((float(n), None) for n in code.co_consts if type(n) in (int, float))
+        literals.update((float(n), None) for n in code.co_consts if type(n) in (int, float))
     for module in model.modules():
         numbers = [v for k, v in vars(module).items() if type(v) is float and not k.startswith("_")]
-        found.update(dict.fromkeys(numbers))
-    finite = [n for n in found if n not in COMMON_NUMBERS and abs(n) < 1e30]
+        literals.update(dict.fromkeys(numbers))
+    finite = [n for n in literals if n not in COMMON_NUMBERS and abs(n) < 1e30]
     # Fractions are more often thresholds than whole numbers, which are mostly axes and sizes.
-    return tuple(sorted(finite, key=lambda n: n.is_integer()))[:MOST_LITERALS]
+    return tuple(sorted(finite, key=lambda n: n.is_integer()))[:MAX_LITERALS]
 
 
-class _Lookups(Watch):  # type: ignore[no-untyped-call]  # torch's class is untyped
-    """Notes how many rows the tables have that an input of whole numbers indexes."""
+class _LookupRecorder(OperatorWatch):  # type: ignore[no-untyped-call]  # torch's class is untyped
+    """Records the number of rows of the tables that an input of whole numbers indexes."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         super().__init__()
         self._inputs = [t.reshape(-1).long() if not t.dtype.is_floating_point else None for t in tensors]
         self.rows: dict[int, int] = {}
 
-    def watch(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def watch(self, func: Operator, args: Items, kwargs: NamedItems) -> Item:
         name = func.overloadpacket.__name__
         if name in ("embedding", "_embedding_bag", "_embedding_bag_forward_only"):
             self._note(args[1], args[0].shape[0])
@@ -161,7 +164,7 @@ class _Lookups(Watch):  # type: ignore[no-untyped-call]  # torch's class is unty
             self._note(args[1][axis], args[0].shape[axis])
         return func(*args, **kwargs)
 
-    def _note(self, places: Any, rows: int) -> None:
+    def _note(self, places: Item, rows: int) -> None:
         if not isinstance(places, torch.Tensor) or places.dtype in (torch.bool, torch.uint8):
             return
         flat = places.reshape(-1).long()
@@ -170,25 +173,25 @@ class _Lookups(Watch):  # type: ignore[no-untyped-call]  # torch's class is unty
                 self.rows[index] = min(rows, self.rows.get(index, rows))
 
 
-def _learn_whole(subject: Subject, index: int) -> ValueRange:
-    """Return what one input of whole numbers may hold."""
+def _learn_integers(subject: Subject, index: int) -> ValueRange:
+    """Return the range of one input of whole numbers."""
     spec, legal = subject.spec[index], subject.ranges[index]
-    base = _with_small_numbers(subject, subject.make(subject.example, 1, "normal"))
-    rows = _rows_indexed(subject, index, base)
+    base = _zero_undeclared_integers(subject, subject.make(subject.example, 1, "normal"))
+    rows = _count_indexed_rows(subject, index, base)
     if rows is not None:
         values = Values(low=0.0, high=float(rows - 1))
         return replace(legal, values=values, usual=None, source=f"from the table of {rows} rows that it indexes")
     info = torch.iinfo(getattr(torch, spec.dtype))
-    accepts = _Trials(subject, index, base)
+    trials = _ValueTrials(subject, index, base)
     low, high = int(base[index].min()), int(base[index].max())
     upward, downward = [*TRIED_UPWARD], [*TRIED_DOWNWARD]
     if info.bits <= 16:  # all numbers of such a dtype are likely: pixels, samples of sound
         upward, downward = [*upward, info.max], [*downward, info.min]
-    high, refused_above = _last_accepted(accepts, high, sorted(v for v in upward if high < v <= info.max))
-    low, refused_below = _last_accepted(
-        accepts, low, sorted((v for v in downward if info.min <= v < low), reverse=True)
+    high, refused_above = _find_last_accepted(trials, high, sorted(v for v in upward if high < v <= info.max))
+    low, refused_below = _find_last_accepted(
+        trials, low, sorted((v for v in downward if info.min <= v < low), reverse=True)
     )
-    dim = _dim_that_ends(subject, index, high) if refused_above else None
+    dim = _find_limiting_dim(subject, index, high) if refused_above else None
     if dim is not None:
         source = f"PyTorch refuses more than {dim}"
         return replace(legal, values=Values(lengths=Size(dim)), usual=None, source=source)
@@ -205,8 +208,8 @@ def _learn_whole(subject: Subject, index: int) -> ValueRange:
     )
 
 
-def _dim_that_ends(subject: Subject, index: int, high: int) -> str | None:
-    """Return the dim whose size is the largest legal number, as for lengths; seen at two points, or None."""
+def _find_limiting_dim(subject: Subject, index: int, high: int) -> str | None:
+    """Return the dim whose size is the largest legal number at two points, as for lengths, or None."""
     other = choose_example(subject.domain, subject.spec, {}, avoid=subject.example)
     for name, size in subject.example.items():
         if size != high or other[name] == size:
@@ -214,34 +217,34 @@ def _dim_that_ends(subject: Subject, index: int, high: int) -> str | None:
         base = subject.make(other, 3, "normal")
         base[index] = torch.ones_like(base[index])
         try:
-            trials = _Trials(subject, index, base)
+            trials = _ValueTrials(subject, index, base)
         except Exception:
             return None
-        if trials.accepts(other[name]) and not trials.accepts(other[name] + 1):
+        if trials.is_accepted(other[name]) and not trials.is_accepted(other[name] + 1):
             return name
     return None
 
 
-def _rows_indexed(subject: Subject, index: int, base: Sequence[torch.Tensor]) -> int | None:
+def _count_indexed_rows(subject: Subject, index: int, base: Sequence[torch.Tensor]) -> int | None:
     """Return the rows of the smallest table that the input indexes, or None."""
     tensors = list(base)
     usual = subject.make(subject.example, 3, "normal")[index]
     for candidate in (usual, base[index]):
         tensors[index] = candidate
-        watch = _Lookups(tensors)
+        watch = _LookupRecorder(tensors)
         try:
             with watch:
                 run_eager(subject, tensors)
         except Exception:
             if index not in watch.rows:
-                continue  # the ordinary values are not legal; those of the example are
+                continue  # the ordinary values are not legal, but those of the example are
         if index in watch.rows:
             return watch.rows[index]
     return None
 
 
-class _Trials:
-    """Runs the model with one number in half of an input's elements, and tells whether PyTorch accepts it."""
+class _ValueTrials:
+    """Runs the model with one number in half of an input's elements, to see if PyTorch accepts it."""
 
     def __init__(self, subject: Subject, index: int, base: Sequence[torch.Tensor]) -> None:
         self._subject, self._index, self._base = subject, index, list(base)
@@ -250,7 +253,7 @@ class _Trials:
         self._ordinary_seconds = time.monotonic() - started
         self.refusal = ""
 
-    def accepts(self, number: int) -> bool:
+    def is_accepted(self, number: int) -> bool:
         tensors = list(self._base)
         changed = tensors[self._index].clone()
         changed.reshape(-1)[:: 2 if changed.numel() > 1 else 1] = number
@@ -259,7 +262,7 @@ class _Trials:
         try:
             run_eager(self._subject, tensors)
         except Exception as error:
-            self.refusal = first_line(error)
+            self.refusal = describe_error(error)
             return False
         seconds = time.monotonic() - started
         if seconds > SLOW_FACTOR * self._ordinary_seconds + SLOW_SECONDS:
@@ -268,17 +271,17 @@ class _Trials:
         return True
 
 
-def _last_accepted(trials: _Trials, start: int, tried: Sequence[int]) -> tuple[int, str]:
-    """Return the furthest number that PyTorch accepts, and its refusal of the next one; empty if none was refused."""
+def _find_last_accepted(trials: _ValueTrials, start: int, tried: Sequence[int]) -> tuple[int, str]:
+    """Return the furthest number that PyTorch accepts, and its refusal of the next one, or "" if none was refused."""
     last = start
     for number in tried:
-        if trials.accepts(number):
+        if trials.is_accepted(number):
             last = number
             continue
         refusal, refused = trials.refusal, number
-        while abs(refused - last) > 1 and abs(refused) <= WIDEST_BISECTED:
+        while abs(refused - last) > 1 and abs(refused) <= MAX_BISECTED_NUMBER:
             middle = (refused + last) // 2
-            if trials.accepts(middle):
+            if trials.is_accepted(middle):
                 last = middle
             else:
                 refusal, refused = trials.refusal, middle
@@ -287,37 +290,39 @@ def _last_accepted(trials: _Trials, start: int, tried: Sequence[int]) -> tuple[i
 
 
 def _learn_floats(subject: Subject, ordinary: Sequence[torch.Tensor]) -> tuple[ValueRange, ...]:
-    """Confine the inputs whose values in some flavour PyTorch refuses, beside ordinary ones that it accepts."""
+    """Confine each input whose values PyTorch refuses in some flavor while it accepts ordinary ones."""
     ranges = list(subject.ranges)
     open_ones = [i for i, r in enumerate(ranges) if not r.declared and _is_real(subject.spec[i])]
-    point = affordable_point(subject)
+    point = choose_affordable_point(subject)
     if not open_ones:
         return tuple(ranges)
-    affordable = int(TRIALS_FLOPS / max(subject.study.flops_per_volume * volume(point), 1.0))
-    for flavour in TRIED_FLAVOURS[: max(LEAST_FLAVOURS, affordable)]:
-        drawn = subject.make(point, 3, flavour)
-        if not _refusal(subject, [drawn[i] if i in open_ones else t for i, t in enumerate(ordinary)]):
+    affordable = int(MAX_TRIALS_FLOPS / max(subject.study.flops_per_volume * compute_volume(point), 1.0))
+    for flavor in TRIED_FLAVORS[: max(MIN_TRIED_FLAVORS, affordable)]:
+        drawn = subject.make(point, 3, flavor)
+        if not _find_refusal(subject, [drawn[i] if i in open_ones else t for i, t in enumerate(ordinary)]):
             continue
         for index in open_ones:
-            refusal = _refusal(subject, [drawn[i] if i == index else t for i, t in enumerate(ordinary)])
+            refusal = _find_refusal(subject, [drawn[i] if i == index else t for i, t in enumerate(ordinary)])
             if refusal:
                 source = f"PyTorch refuses others: {refusal}"
                 ranges[index] = replace(ranges[index], confined=True, nonfinite=False, source=source)
     return tuple(ranges)
 
 
-class _Nonfinite(TorchFunctionMode):
-    """Notes the inputs in which the model looks for NaN or infinity."""
+class _NonfiniteRecorder(TorchFunctionMode):
+    """Records the inputs that the model tests for NaN or infinity."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         super().__init__()
         self._places = {t.untyped_storage().data_ptr(): i for i, t in enumerate(tensors) if t.nbytes}
-        self.asked: set[int] = set()
+        self.tested_inputs: set[int] = set()
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Operator, types: object, args: Items = (), kwargs: NamedItems | None = None
+    ) -> Item:
         if getattr(func, "__name__", "") in NONFINITE_FUNCTIONS and args and isinstance(args[0], torch.Tensor):
             place = self._places.get(args[0].untyped_storage().data_ptr())
-            self.asked.update(() if place is None else (place,))
+            self.tested_inputs.update(() if place is None else (place,))
         return func(*args, **(kwargs or {}))
 
 
@@ -325,15 +330,15 @@ def _is_real(spec: TensorSpec) -> bool:
     return spec.dtype.startswith(("float", "bfloat"))
 
 
-def _refusal(subject: Subject, tensors: Sequence[torch.Tensor]) -> str:
+def _find_refusal(subject: Subject, tensors: Sequence[torch.Tensor]) -> str:
     try:
         run_eager(subject, tensors)
     except Exception as error:
-        return first_line(error)
+        return describe_error(error)
     return ""
 
 
-def first_line(error: BaseException) -> str:
-    """Return the kind of an exception and the first line of its text."""
+def describe_error(error: BaseException) -> str:
+    """Return the type of an exception and the first line of its text."""
     text = str(error).splitlines()
     return f"{type(error).__name__}: {text[0] if text else ''}"[:200]

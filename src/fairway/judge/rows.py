@@ -1,8 +1,8 @@
-"""Whether the rows of a batch depend on each other, measured on the file itself.
+"""Measure on the file if the rows of a batch depend on each other.
 
 A server puts rows of several clients into one batch. That is safe only if a row's answer is the same alone, together
-with others, and in another order. The comparison runs after the lattice, for files that were found right, with the
-allowances that the judge has learnt: kernels take sums in another order for another batch size.
+with others, and in another order. The comparison runs after the lattice, for files that are right. It uses the
+yardsticks that the judge has learned, because kernels take sums in another order for another batch size.
 """
 
 from __future__ import annotations
@@ -14,42 +14,50 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from fairway.diagnostics import Finding
-from fairway.judge.budget import affordable_point, volume
+from fairway.diagnostics import Code, Finding
+from fairway.judge.budget import choose_affordable_point, compute_volume
 from fairway.judge.evidence import RowIndependence
-from fairway.judge.judge import Judge, Runner, tidy
+from fairway.judge.judge import Judge, Runner, tidy_runtime_message
 from fairway.judge.lattice import Level
-from fairway.judge.row_batches import Batch, choose_sizes, divide, find_row_axis, shuffle, split_array, spread
+from fairway.judge.row_batches import (
+    Batch,
+    choose_sizes,
+    divide_batch,
+    find_row_axis,
+    shuffle_numbers,
+    split_array,
+    spread_numbers,
+)
 from fairway.judge.row_differences import find_difference, is_explained_by_rounding, run_nudged
 from fairway.judge.runtimes.eager import to_array
 from fairway.judge.yardstick import Array
-from fairway.model.batch_dim import find_batch_axes, find_batch_dim, smallest_batch
+from fairway.model.batch_dim import find_batch_axes, find_batch_dim, find_smallest_batch
 from fairway.model.dims import Dim
-from fairway.model.sample import sample
+from fairway.model.sample import make_sample
 
-FIRST_SEED = 61
+FIRST_BATCH_SEED = 61
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is compared at one level."""
+    """The number of comparisons at one level."""
 
     seeds: int
-    middle: bool
-    """Whether a size between the smallest and the limit is compared too."""
-    most_alone: int
-    """Parts of one batch that are run alone at most; all rows are compared together and reordered."""
+    has_middle: bool
+    """True if a size between the smallest and the largest is compared too."""
+    max_parts_alone: int
+    """At most this many parts of one batch are run alone. All rows are compared together and reordered."""
     seconds: float
-    """Batch sizes that would take longer are left out, and the record says so."""
+    """Batch sizes that would take longer are left out, and the record reports that."""
 
 
-DEAR_ROW_FLOPS = 5e9
-"""Operations of one row from which on a single batch of the smallest size is compared, and its first part alone."""
+EXPENSIVE_ROW_FLOPS = 5e9
+"""If one row takes more operations, only one batch of the smallest size is compared, and only its first part alone."""
 
 EFFORTS: Mapping[Level, Effort] = {
-    "quick": Effort(seeds=1, middle=False, most_alone=4, seconds=1.0),
-    "standard": Effort(seeds=2, middle=True, most_alone=16, seconds=4.0),
-    "deep": Effort(seeds=4, middle=True, most_alone=64, seconds=20.0),
+    "quick": Effort(seeds=1, has_middle=False, max_parts_alone=4, seconds=1.0),
+    "standard": Effort(seeds=2, has_middle=True, max_parts_alone=16, seconds=4.0),
+    "deep": Effort(seeds=4, has_middle=True, max_parts_alone=64, seconds=20.0),
 }
 
 
@@ -58,12 +66,12 @@ class NotComparable(Exception):
 
 
 def compare_rows(judge: Judge, run: Runner, level: Level) -> tuple[RowIndependence, list[Finding]]:
-    """Compare rows alone, together and reordered; FW421 if they depend on each other."""
+    """Compare rows alone, together and reordered. The finding is FW421 if they depend on each other."""
     name = find_batch_dim(judge.subject.spec)
     if name is None:
         return RowIndependence(None, False, reason="no dim is an axis of every input"), []
     dim = judge.subject.domain[name]
-    if 2 * smallest_batch(dim) > dim.high:
+    if 2 * find_smallest_batch(dim) > dim.high:
         return RowIndependence(name, False, reason=f"{dim} leaves no room for two requests in one batch"), []
     comparison = _Comparison(judge, run, dim, EFFORTS[level])
     try:
@@ -73,12 +81,14 @@ def compare_rows(judge: Judge, run: Runner, level: Level) -> tuple[RowIndependen
     sizes, words = tuple(comparison.sizes), comparison.describe()
     if difference is None:
         return RowIndependence(name, True, sizes, words), []
-    return RowIndependence(name, False, sizes, words, difference), [Finding("FW421", difference, data={"dim": name})]
+    return RowIndependence(name, False, sizes, words, difference), [
+        Finding(Code.ROWS_DEPEND, difference, data={"dim": name})
+    ]
 
 
 @dataclass(frozen=True)
 class _Output:
-    """One output of one batch: the answer for each part in the batch, and how the batch was made."""
+    """One output of one batch: the answer for each part, and the batch."""
 
     index: int
     name: str
@@ -96,12 +106,12 @@ class _Comparison:
         self._names = judge.subject.input_names
         axes = find_batch_axes(judge.subject.spec, dim.name)
         self._axes = [axes[name] for name in self._names]
-        edges = [flavour for flavour in judge.subject.flavours if flavour != "normal"]
-        # Values far from ordinary ones come first: such a neighbor moves a mean or a maximum most.
-        self._edges = sorted(edges, key=lambda flavour: flavour not in ("large", "most"))[: effort.seeds]
-        self._point = affordable_point(judge.subject)
+        edges = [flavor for flavor in judge.subject.flavors if flavor != "normal"]
+        # Extreme values come first: they move a mean or a maximum over the batch most.
+        self._edges = sorted(edges, key=lambda flavor: flavor not in ("large", "most"))[: effort.seeds]
+        self._point = choose_affordable_point(judge.subject)
         one_row = {**self._point, dim.name: 1}
-        self._is_dear = judge.subject.study.flops_per_volume * volume(one_row) > DEAR_ROW_FLOPS
+        self._is_expensive = judge.subject.study.flops_per_volume * compute_volume(one_row) > EXPENSIVE_ROW_FLOPS
         self._rows_run = 0
         self._refused_batches = 0
         self._is_each_part_alone = True
@@ -109,26 +119,27 @@ class _Comparison:
         self.sizes: list[int] = []
 
     def compare_all(self) -> str | None:
-        """Return the first difference in words; None if there is none.
+        """Describe the first difference, or return None if there is none.
 
-        If the next size seems to take too long, a smaller one is compared first. It shows better what a row costs.
+        If the next size is expected to take too long, a smaller one is compared first. It gives a better estimate of
+        the cost of a row.
         """
         started, seconds_per_row = time.monotonic(), 0.0
-        sizes = choose_sizes(self._dim, self._effort.middle)
-        if self._is_dear:
+        sizes = choose_sizes(self._dim, self._effort.has_middle)
+        if self._is_expensive:
             self._is_cut_short, sizes = len(sizes) > 1, sizes[:1]
         while sizes:
             size = sizes[0]
             if self.sizes:
                 seconds_left = self._effort.seconds - (time.monotonic() - started)
-                size = self._afford(size, seconds_left, seconds_per_row)
+                size = self._find_affordable_size(size, seconds_left, seconds_per_row)
                 if size <= self.sizes[-1]:
                     self._is_cut_short = True
                     break
             self.sizes.append(size)
             sizes = [larger for larger in sizes if larger > size]
             began, rows_before = time.monotonic(), self._rows_run
-            for batch in self._batches(size):
+            for batch in self._list_batches(size):
                 difference = self._compare_unless_refused(batch)
                 if difference is not None:
                     return difference
@@ -136,31 +147,31 @@ class _Comparison:
         return None
 
     def describe(self) -> str:
-        """Return what was compared, in words."""
-        some = "one part" if self._is_dear else f"{self._effort.most_alone} parts"
+        """Describe the comparisons that were made."""
+        some = "one part" if self._is_expensive else f"{self._effort.max_parts_alone} parts"
         alone = "every part" if self._is_each_part_alone else f"{some} of each batch"
         words = f"{self._dim.name} {', '.join(map(str, self.sizes))}: {alone} alone, all rows together and reordered; "
-        words += "ordinary values" + (f", also beside {', '.join(self._edges)} values" if self._edges else "")
+        words += "ordinary values" + (f", also next to {', '.join(self._edges)} values" if self._edges else "")
         if self._refused_batches:
             words += f"; the runtime refused {self._refused_batches} batches"
         if self._is_cut_short:
             words += f"; sizes up to {self._dim.sizes[-1]} were left out because of their cost"
         return words
 
-    def _batches(self, size: int) -> list[Batch]:
-        found = []
-        if self._is_dear:
-            return [Batch(divide(size, self._dim)[0], FIRST_SEED, self._edges[0] if self._edges else None)]
+    def _list_batches(self, size: int) -> list[Batch]:
+        batches = []
+        if self._is_expensive:
+            return [Batch(divide_batch(size, self._dim)[0], FIRST_BATCH_SEED, self._edges[0] if self._edges else None)]
         for number in range(self._effort.seeds):
-            for parts in divide(size, self._dim):
-                found.append(Batch(parts, FIRST_SEED + number))
+            for parts in divide_batch(size, self._dim):
+                batches.append(Batch(parts, FIRST_BATCH_SEED + number))
                 if self._edges:
-                    found.append(Batch(parts, FIRST_SEED + number, self._edges[number % len(self._edges)]))
-        return found
+                    batches.append(Batch(parts, FIRST_BATCH_SEED + number, self._edges[number % len(self._edges)]))
+        return batches
 
-    def _afford(self, size: int, seconds: float, seconds_per_row: float) -> int:
+    def _find_affordable_size(self, size: int, seconds: float, seconds_per_row: float) -> int:
         """Return the largest legal size up to `size` whose batches are expected to take no more than `seconds`."""
-        runs_per_row = 3 * len(self._batches(size))  # alone, together and reordered
+        runs_per_row = 3 * len(self._list_batches(size))  # alone, together and reordered
         rows = int(max(seconds, 0.0) / max(seconds_per_row, 1e-9)) // runs_per_row
         return min(size, rows // self._dim.multiple * self._dim.multiple)
 
@@ -175,67 +186,68 @@ class _Comparison:
             return None
 
     def _compare(self, batch: Batch) -> str | None:
-        tensors = self._draw(batch)
+        tensors = self._draw_batch(batch)
         pieces = [torch.split(t, list(batch.parts), axis) for t, axis in zip(tensors, self._axes, strict=True)]
-        order = shuffle(len(batch.parts), batch.seed)
+        order = shuffle_numbers(len(batch.parts), batch.seed)
         joined = [torch.cat([p[n] for n in order], axis) for p, axis in zip(pieces, self._axes, strict=True)]
-        numbers = spread(len(batch.parts), 1 if self._is_dear else self._effort.most_alone)
+        numbers = spread_numbers(len(batch.parts), 1 if self._is_expensive else self._effort.max_parts_alone)
         self._is_each_part_alone &= len(numbers) == len(batch.parts)
-        together, reordered = self._answer(tensors), self._answer(joined)
-        alone = {n: self._answer([piece[n] for piece in pieces]) for n in numbers}
+        together, reordered = self._run_file(tensors), self._run_file(joined)
+        alone = {n: self._run_file([piece[n] for piece in pieces]) for n in numbers}
         for index, name in enumerate(self._judge.output_names):
             axis = find_row_axis(batch, alone[0][index], together[index])
             if axis is None or reordered[index].shape != together[index].shape:
                 raise NotComparable(f"the output {name} does not have one row for each row of {self._dim.name}")
             output = _Output(index, name, axis, batch, tensors, split_array(together[index], batch.parts, axis))
             moved = split_array(reordered[index], [batch.parts[n] for n in order], axis)
-            difference = self._differ(output, {n: answers[index] for n, answers in alone.items()}, "alone")
-            difference = difference or self._differ(output, dict(zip(order, moved, strict=True)), "reordered")
+            difference = self._describe_change(output, {n: answers[index] for n, answers in alone.items()}, "alone")
+            difference = difference or self._describe_change(output, dict(zip(order, moved, strict=True)), "reordered")
             if difference is not None:
                 return difference
         return None
 
-    def _draw(self, batch: Batch) -> list[torch.Tensor]:
+    def _draw_batch(self, batch: Batch) -> list[torch.Tensor]:
         point = {**self._point, self._dim.name: batch.size}
-        tensors = self._judge.inputs(sample(point, batch.seed))
+        tensors = self._judge.make_inputs(make_sample(point, batch.seed))
         if batch.edge is None:
             return tensors
-        others = self._judge.inputs(sample(point, batch.seed, batch.edge))
+        others = self._judge.make_inputs(make_sample(point, batch.seed, batch.edge))
         mixed, parts = [], list(batch.parts)
         for tensor, other, axis in zip(tensors, others, self._axes, strict=True):
             pairs = zip(torch.split(tensor, parts, axis), torch.split(other, parts, axis), strict=True)
             mixed.append(torch.cat([pair[number % 2] for number, pair in enumerate(pairs)], axis))
         return mixed
 
-    def _answer(self, tensors: Sequence[torch.Tensor]) -> list[Array]:
+    def _run_file(self, tensors: Sequence[torch.Tensor]) -> list[Array]:
         self._rows_run += tensors[0].shape[self._axes[0]]
         try:
             return self._run(self._names, tensors)
         except Exception as error:
             shapes = ", ".join(f"{name}{list(t.shape)}" for name, t in zip(self._names, tensors, strict=True))
-            raise NotComparable(f"the runtime refuses {shapes}: {tidy(str(error))[:200]}") from error
+            raise NotComparable(f"the runtime refuses {shapes}: {tidy_runtime_message(str(error))[:200]}") from error
 
-    def _differ(self, output: _Output, others: Mapping[int, Array], how: str) -> str | None:
-        """Return how the answers for some parts differ from `others`; None if by no more than rounding."""
-        for flavour in output.batch.flavours:
-            numbers = [n for n in output.batch.numbers(flavour) if n in others]
-            yardstick = self._judge.yardsticks.get((output.name, flavour))
-            is_learnt = yardstick is not None or flavour == "normal" or output.parts[0].dtype.kind != "f"
+    def _describe_change(self, output: _Output, others: Mapping[int, Array], how: str) -> str | None:
+        """Describe the difference between the answers for some parts and `others`, or return None if it is rounding."""
+        for flavor in output.batch.flavors:
+            numbers = [n for n in output.batch.list_parts(flavor) if n in others]
+            yardstick = self._judge.yardsticks.get((output.name, flavor))
+            is_learnt = yardstick is not None or flavor == "normal" or output.parts[0].dtype.kind != "f"
             if not numbers or not is_learnt:
                 continue  # PyTorch's own error at these values is not known
             first, second = (np.concatenate([side[n] for n in numbers], output.axis) for side in (output.parts, others))
-            found = find_difference(output.name, first, second, yardstick)
-            if found is None:
+            difference = find_difference(output.name, first, second, yardstick)
+            if difference is None:
                 continue
-            answers = self._moved_by_rounding(output, numbers)
-            if not answers or not is_explained_by_rounding(found, first, second, answers):
-                return f"{found.place}: {found.second} {how}, {found.first} in a batch of {output.batch.size}"
+            answers = self._run_nudged_parts(output, numbers)
+            if not answers or not is_explained_by_rounding(difference, first, second, answers):
+                in_batch = f"{difference.first} in a batch of {output.batch.size}"
+                return f"{difference.place}: {difference.second} {how}, {in_batch}"
         return None
 
-    def _moved_by_rounding(self, output: _Output, numbers: Sequence[int]) -> list[Array]:
+    def _run_nudged_parts(self, output: _Output, numbers: Sequence[int]) -> list[Array]:
         try:
             answers = [to_array(every[output.index]) for every in run_nudged(self._judge.subject, output.tensors)]
         except Exception:
-            return []  # PyTorch refuses the values, and then they explain nothing
+            return []  # PyTorch refuses the values, so they explain nothing
         parts = [split_array(answer, output.batch.parts, output.axis) for answer in answers]
         return [np.concatenate([part[n] for n in numbers], output.axis) for part in parts]

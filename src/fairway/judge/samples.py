@@ -1,4 +1,4 @@
-"""The samples of a level for one subject: the lattice, points that break a guard, aimed samples, and data."""
+"""Choose the samples of a level for one subject: the lattice, points that break a guard, aimed samples, and data."""
 
 from __future__ import annotations
 
@@ -7,31 +7,32 @@ from dataclasses import replace
 
 import torch
 
-from fairway.judge.budget import SAMPLES_FLOPS, fit_budget, volume
+from fairway.judge.budget import MAX_SAMPLES_FLOPS, compute_volume, fit_budget
 from fairway.judge.evidence import FileFacts
-from fairway.judge.graph_constants import sizes_spoken_of, thresholds_spoken_of
-from fairway.judge.guards import EXCLUDED_POINTS_OF_PIECES, EXCLUDED_POINTS_RUN, check_guards
-from fairway.judge.lattice import Level, lattice
+from fairway.judge.graph_constants import find_sizes, find_thresholds
+from fairway.judge.guards import MAX_EXCLUDED_POINTS_OF_PIECES, MAX_EXCLUDED_POINTS_RUN, check_guards
+from fairway.judge.lattice import LatticeHints, Level, build_lattice
 from fairway.model.dims import Point
 from fairway.model.example import choose_example
-from fairway.model.sample import Sample, Touch, sample
+from fairway.model.sample import Sample, Touch, make_sample
 from fairway.model.subject import Subject
 
 GUARD_SEED = 70
 """Seed of the first sample at a point that breaks a guard."""
 
 
-def other_example(subject: Subject) -> dict[str, int]:
-    """A second example whose every size differs from the first's, where the domain allows it."""
+def choose_other_example(subject: Subject) -> dict[str, int]:
+    """Return a second example with all sizes different from the first, as far as the domain allows it."""
     return choose_example(subject.domain, subject.spec, {}, avoid=subject.example)
 
 
-def examples(subject: Subject, wrong_at: Mapping[str, Sequence[int]]) -> tuple[Point, Point]:
-    """Two points to export from: the example and another; for dims in `wrong_at`, two of those sizes.
+def choose_examples(subject: Subject, wrong_at: Mapping[str, Sequence[int]]) -> tuple[Point, Point]:
+    """Return two points to export from: the example and another. Dims in `wrong_at` get two of those sizes.
 
-    Large and odd ones first: a size computed from them is least likely to be 0 or 1, which exporters take for always.
+    Large and odd sizes come first: a size computed from them is least likely to be 0 or 1, which exporters take for a
+    constant.
     """
-    first, second = dict(subject.example), other_example(subject)
+    first, second = dict(subject.example), choose_other_example(subject)
     fixed = {size.fixed for item in subject.spec for size in item.shape}
     for name, sizes in wrong_at.items():
         ranked = sorted(sizes, key=lambda n: (n in fixed, n % 2 == 0, -n))
@@ -39,38 +40,30 @@ def examples(subject: Subject, wrong_at: Mapping[str, Sequence[int]]) -> tuple[P
     return first, second
 
 
-def subject_lattice(
+def list_lattice_samples(
     subject: Subject,
     level: Level,
     edges: Mapping[str, Sequence[int]] | None = None,
     path: str | None = None,
 ) -> list[Sample]:
-    """The lattice over a subject's domain, in the flavours it knows, with sizes and values that a file speaks of."""
-    hints: Mapping[str, Sequence[int]] = {}
+    """Return the lattice over a subject's domain, with sizes and values from the constants of a file."""
+    sizes: Mapping[str, Sequence[int]] = {}
     products: Sequence[Point] = ()
     numbers = list(subject.study.literals)
     if path is not None and level != "quick":
-        hints, products = sizes_spoken_of(path, subject.domain)
-        # A function that makes inputs does not say which other values are legal.
-        numbers += thresholds_spoken_of(path) if subject.ranges else []
-    samples = lattice(
-        subject.domain,
-        subject.example,
-        other_example(subject),
-        level,
-        edges,
-        subject.flavours,
-        subject.given,
-        hints,
-        dict.fromkeys(numbers),
-    )
-    samples += [sample({**subject.example, **point}, 28) for point in products]
+        sizes, products = find_sizes(path, subject.domain)
+        # If a function makes the inputs, other legal values are unknown.
+        numbers += find_thresholds(path) if subject.ranges else []
+    hints = LatticeHints(subject.given, edges or {}, sizes, dict.fromkeys(numbers))
+    other = choose_other_example(subject)
+    samples = build_lattice(subject.domain, subject.example, other, level, subject.flavors, hints)
+    samples += [make_sample({**subject.example, **point}, 28) for point in products]
     if level != "quick" and any(legal.nonfinite for legal in subject.ranges):
-        samples += [replace(sample(subject.example, seed), touch=Touch("nonfinite", 0.0)) for seed in (60, 61, 62)]
+        samples += [replace(make_sample(subject.example, seed), touch=Touch("nonfinite", 0.0)) for seed in (60, 61, 62)]
     return list(dict.fromkeys([*samples, *subject.study.aimed]))
 
 
-def every_sample(
+def list_samples(
     subject: Subject,
     path: str,
     level: Level,
@@ -80,19 +73,23 @@ def every_sample(
 ) -> list[Sample]:
     """Return the points that break a guard of the capture, then the lattice, then the user's own tensors.
 
-    For a file of several captures the points on either side of each region come first too.
+    For a file of several captures, the points on both sides of each region's border come first too.
     """
-    most = _affordable_points(subject, level) if facts.pieces else EXCLUDED_POINTS_RUN
-    broken = check_guards(subject.domain, facts.guards or (), most)[1]
-    first = [sample(point, GUARD_SEED + i) for i, point in enumerate((*broken, *facts.sides))]
-    own = [Sample((), data=i) for i in range(len(data))]
-    wanted = [*first, *subject_lattice(subject, level, edges, path), *own]
-    aimed = {*first, *subject.study.aimed, *own}
-    return list(fit_budget(subject.domain, wanted, level, subject.study.flops_per_volume, aimed))
+    limit = _count_affordable_points(subject, level) if facts.pieces else MAX_EXCLUDED_POINTS_RUN
+    broken = check_guards(subject.domain, facts.guards or (), limit)[1]
+    guard_samples = [make_sample(point, GUARD_SEED + i) for i, point in enumerate((*broken, *facts.sides))]
+    data_samples = [Sample((), data=i) for i in range(len(data))]
+    samples = [*guard_samples, *list_lattice_samples(subject, level, edges, path), *data_samples]
+    aimed = {*guard_samples, *subject.study.aimed, *data_samples}
+    return list(fit_budget(subject.domain, samples, level, subject.study.flops_per_volume, aimed))
 
 
-def _affordable_points(subject: Subject, level: Level) -> int:
-    """Return how many points a level can afford if each costs as much as the largest."""
-    cost = subject.study.flops_per_volume * volume({dim.name: dim.sizes[-1] for dim in subject.domain.dims})
-    affordable = int(SAMPLES_FLOPS.get(level, SAMPLES_FLOPS["deep"]) / 2 / cost) if cost else EXCLUDED_POINTS_OF_PIECES
-    return max(EXCLUDED_POINTS_RUN, min(EXCLUDED_POINTS_OF_PIECES, affordable))
+def _count_affordable_points(subject: Subject, level: Level) -> int:
+    """Return the number of points that a level can afford if each costs as much as the largest."""
+    cost = subject.study.flops_per_volume * compute_volume({dim.name: dim.sizes[-1] for dim in subject.domain.dims})
+    affordable = (
+        int(MAX_SAMPLES_FLOPS.get(level, MAX_SAMPLES_FLOPS["deep"]) / 2 / cost)
+        if cost
+        else MAX_EXCLUDED_POINTS_OF_PIECES
+    )
+    return max(MAX_EXCLUDED_POINTS_RUN, min(MAX_EXCLUDED_POINTS_OF_PIECES, affordable))

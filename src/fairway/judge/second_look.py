@@ -1,7 +1,7 @@
-"""A sample at which the file seems wrong is measured more closely: PyTorch runs again with its roundings moved.
+"""Measure a sample at which the file seems wrong more closely: run PyTorch again with its roundings moved.
 
 The file is right if PyTorch itself moves as far. Decisions, such as whole numbers, bools and steps, jump when a
-rounding moves. There the file may differ at `FACTOR` times as many elements as PyTorch itself does.
+rounding moves. There the file may differ at `ERROR_FACTOR` times as many elements as PyTorch itself does.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from dataclasses import dataclass, field
 
 import torch
 
-from fairway.judge.cells import Array, pool
-from fairway.judge.compare import Measured, count_beyond, measure
+from fairway.judge.cells import Array, pool_positions
+from fairway.judge.compare import Measurement, count_beyond, measure_errors
 from fairway.judge.counts import DecisionCounts, count_differences
 from fairway.judge.runtimes.eager import run_eager, to_array
 from fairway.judge.runtimes.liberties import CoarseFunctions
 from fairway.judge.runtimes.roundings import MovedRoundings
-from fairway.judge.yardstick import FACTOR, Yardstick
+from fairway.judge.yardstick import ERROR_FACTOR, Yardstick
 from fairway.model.subject import Subject
 
-RUNS = 3
+MOVED_RUNS = 3
 """Runs of PyTorch with its roundings moved."""
 
-FEW_ELEMENTS = 3
-"""So few elements of a sample are judged together with those of the other samples."""
+MAX_POOLED_ELEMENTS = 3
+"""If a sample differs at no more elements than this, they are judged together with those of other samples."""
 
-HOPELESS_COUNT = 100
-"""A file that differs at so many times as many elements as it may is not looked at any closer."""
+HOPELESS_COUNT_RATIO = 100
+"""A file that differs at this many times as many elements as allowed is not measured further."""
 
 
 @dataclass(frozen=True)
@@ -39,19 +39,19 @@ class ComparedOutput:
     their: Array
     truth: Array | None
     yardstick: Yardstick | None
-    """What is allowed so far; None for whole numbers and bools."""
+    """The yardstick as learned so far, or None for whole numbers and bools."""
 
 
 @dataclass
-class Moved:
-    """PyTorch's answers at one sample with its roundings moved: by one rounding, and by `FACTOR` of them."""
+class MovedAnswers:
+    """PyTorch's answers at one sample with its roundings moved, by one rounding error and by `ERROR_FACTOR` of them."""
 
     near: list[list[Array]] = field(default_factory=list)
     far: list[list[Array]] = field(default_factory=list)
 
 
 def run_moved(subject: Subject, tensors: Sequence[torch.Tensor], seed: int, times: float = 1.0) -> list[list[Array]]:
-    """Return PyTorch's answer with every rounding moved and coarse functions; nothing if it cannot be had."""
+    """Return PyTorch's answer with every rounding moved and coarse functions, or nothing if it cannot be computed."""
     try:
         with CoarseFunctions(seed), MovedRoundings(seed, times):
             return [[to_array(item) for item in run_eager(subject, tensors)]]
@@ -59,17 +59,17 @@ def run_moved(subject: Subject, tensors: Sequence[torch.Tensor], seed: int, time
         return []
 
 
-def settle(answers: Sequence[ComparedOutput], moved: Moved) -> dict[str, DecisionCounts]:
-    """Return for each output how far the file is off, in units of what PyTorch's moved answers allow."""
-    found = {}
+def settle_outputs(answers: Sequence[ComparedOutput], moved: MovedAnswers) -> dict[str, DecisionCounts]:
+    """Return for each output the file's error in units of what PyTorch's moved answers allow."""
+    counts = {}
     for i, answer in enumerate(answers):
         near, far = [run[i] for run in moved.near], [run[i] for run in moved.far]
         if answer.yardstick is None:
             truths = [] if answer.truth is None else [answer.truth]
-            found[answer.name] = count_differences(answer.name, answer.own, answer.their, [*truths, *near], far)
+            counts[answer.name] = count_differences(answer.name, answer.own, answer.their, [*truths, *near], far)
         else:
-            found[answer.name] = _settle_numbers(answer, answer.yardstick, near, far)
-    return found
+            counts[answer.name] = _settle_numbers(answer, answer.yardstick, near, far)
+    return counts
 
 
 def _settle_numbers(
@@ -78,40 +78,40 @@ def _settle_numbers(
     truth = answer.own if answer.truth is None else answer.truth
     wide = base.copy() if base.truthful else Yardstick(base.dtype, True)
     pooled = Yardstick(base.dtype, True)
-    got = None
+    measurement = None
     for other in (answer.own, *near):
-        now = measure(answer.name, truth, other, answer.their, dtype=base.dtype)
-        if not isinstance(now, Measured):
+        now = measure_errors(answer.name, truth, other, answer.their, dtype=base.dtype)
+        if not isinstance(now, Measurement):
             continue
-        got = now
+        measurement = now
         wide.learn(now.cells, now.largest)
-        pooled.learn(now.cells.pooled(), now.largest)
+        pooled.learn(now.cells.merge_positions(), now.largest)
     elements = answer.own.size
-    if got is None:
+    if measurement is None:
         return DecisionCounts(elements, 1.0, 0.0, 1.0, elements)
-    ratio = float((got.theirs / wide.allow(got.cells.index)).max(initial=0.0))
+    ratio = float((measurement.theirs / wide.allow(measurement.cells.index)).max(initial=0.0))
     if ratio <= 1:
         return DecisionCounts(0, ratio, 0.0, 1.0, elements)
-    size = float((got.theirs / pooled.allow(pool(got.cells.index))).max(initial=0.0))
+    size = float((measurement.theirs / pooled.allow(pool_positions(measurement.cells.index))).max(initial=0.0))
     beyond = count_beyond(truth, answer.their, base)
     own = max(count_beyond(truth, other, base) for other in (answer.own, *near))
-    allowed = max([FACTOR * own, *(float(count_beyond(truth, other, base)) for other in far)])
+    allowed = max([ERROR_FACTOR * own, *(float(count_beyond(truth, other, base)) for other in far)])
     return DecisionCounts(beyond, size, allowed, 1.0, elements)
 
 
 def is_hopeless(counts: Iterable[DecisionCounts]) -> bool:
-    """Whether the file differs at so many more elements than PyTorch that no further run can make it right."""
-    return any(one.theirs > HOPELESS_COUNT * max(one.allowed, 1.0) / FACTOR for one in counts)
+    """Return whether the file differs at so many more elements than PyTorch that no further run can make it right."""
+    return any(count.theirs > HOPELESS_COUNT_RATIO * max(count.allowed, 1.0) / ERROR_FACTOR for count in counts)
 
 
-def pooled_right(wrong: Sequence[DecisionCounts], right: Sequence[DecisionCounts]) -> bool:
-    """Whether samples that differ at a few elements are right together with the others of their output.
+def is_right_when_pooled(wrong: Sequence[DecisionCounts], right: Sequence[DecisionCounts]) -> bool:
+    """Return whether samples that differ at a few elements are right when counted with the other samples.
 
-    The others must be as many: what differs where PyTorch never moves is no matter of luck.
+    There must be at least as many other samples: a difference where PyTorch never moves is not a coincidence.
     """
-    if not right or len(wrong) > len(right) or any(one.theirs > FEW_ELEMENTS for one in wrong):
+    if not right or len(wrong) > len(right) or any(count.theirs > MAX_POOLED_ELEMENTS for count in wrong):
         return False
     every = (*wrong, *right)
-    largest = max(one.allowed_size for one in right)
-    few = sum(one.theirs for one in every) <= sum(one.allowed for one in every)
-    return few and all(one.size <= max(one.allowed_size, largest) for one in wrong)
+    largest = max(count.allowed_size for count in right)
+    is_few = sum(count.theirs for count in every) <= sum(count.allowed for count in every)
+    return is_few and all(count.size <= max(count.allowed_size, largest) for count in wrong)

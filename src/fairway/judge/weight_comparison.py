@@ -1,8 +1,8 @@
-"""Weights in the file compared with the model's parameters and buffers, number by number.
+"""Compare the weights in a file with the model's parameters and buffers, number by number.
 
-An initializer is recognized by its name, or by a sample of its numbers: as it is, reshaped, transposed and cast. What
-matches no parameter is computed (folded, fused, concatenated) and is left to the samples. A finding needs proof that an
-initializer is a parameter: the same name, or most numbers equal bit for bit.
+An initializer is recognized by its name, or by a sample of its numbers: unchanged, reshaped, transposed or cast. An
+initializer that matches no parameter is computed (folded, fused, concatenated) and is left to the samples. A finding
+needs proof that an initializer is a parameter: the same name, or most numbers equal bit for bit.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any
 
 import onnx_ir as ir
 import torch
 
-from fairway.diagnostics import Finding, Where
+from fairway.diagnostics import Code, Finding, Where
 from fairway.judge.alterations import Alteration, compare_numbers
-from fairway.judge.runtimes.large_weights import HUGE
-from fairway.model.weight_mappings import Mappings, let_go
+from fairway.judge.runtimes.large_weights import HUGE_WEIGHT_BYTES
+from fairway.model.weight_mappings import Mappings, release_mapped_memory
+from fairway.torch_internals import NormBase, count_writes
 
-SMALLEST_ELEMENTS = 64
-"""Smaller initializers are not compared unless they have a parameter's name: they may be equal by chance."""
+MIN_COMPARED_ELEMENTS = 64
+"""Smaller initializers are compared only if they have a parameter's name: they may be equal by chance."""
 SAMPLED_ELEMENTS = 256
-ALIKE_SHARE = 0.5
-"""The share of numbers equal bit for bit from which an initializer without a parameter's name is that parameter."""
-COMMON_SHARE = 0.1
+MIN_ALIKE_SHARE = 0.5
+"""An initializer with another name is a parameter if this share of its numbers is equal bit for bit."""
+MAX_COMMON_SHARE = 0.1
 """A parameter in which one number is more frequent than this is recognized by its name only."""
-REPORTED = 5
-_KINDS = {ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16}
-_NORMS = (torch.nn.modules.batchnorm._NormBase,)
+MAX_REPORTED = 5
+_COMPARED_DTYPES = {ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16}
+_NORMS = (NormBase,)
 
 
 class ModelTensors:
@@ -40,22 +40,22 @@ class ModelTensors:
     def __init__(self, model: torch.nn.Module) -> None:
         named = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
         self._model = model
-        self._versions = {name: _version(tensor) for name, tensor in named if _is_comparable(tensor)}
+        self._versions = {name: _get_version(tensor) for name, tensor in named if _is_comparable(tensor)}
         self.has_norms = any(isinstance(module, _NORMS) for module in model.modules())
 
-    def unchanged(self) -> dict[str, torch.Tensor]:
-        """Return the tensors that forward did not write to since. What it wrote to is state, and has no one value."""
+    def list_unchanged(self) -> dict[str, torch.Tensor]:
+        """Return the tensors to which forward has not written. Others are state, without a single value."""
         named = {
             **dict(self._model.named_parameters(remove_duplicate=False)),
             **dict(self._model.named_buffers(remove_duplicate=False)),
         }
-        kept = {name: t for name, t in named.items() if self._versions.get(name) == _version(t)}
+        kept = {name: t for name, t in named.items() if self._versions.get(name) == _get_version(t)}
         return {name: tensor.detach() for name, tensor in kept.items()}
 
 
-def _version(tensor: torch.Tensor) -> tuple[int, int]:
-    """Return what changes if forward replaces a tensor or writes to it. Inference tensors count no writes."""
-    return id(tensor), 0 if tensor.is_inference() else tensor._version
+def _get_version(tensor: torch.Tensor) -> tuple[int, int]:
+    """Return a value that changes if forward replaces a tensor or writes to it. Inference tensors count no writes."""
+    return id(tensor), 0 if tensor.is_inference() else count_writes(tensor)
 
 
 def _is_comparable(tensor: torch.Tensor) -> bool:
@@ -65,26 +65,26 @@ def _is_comparable(tensor: torch.Tensor) -> bool:
 
 def compare_weights(model: ir.Model, weights: ModelTensors) -> list[Finding]:
     """Return a finding for each initializer that is a parameter of the model with other numbers."""
-    known = _TensorIndex(weights.unchanged())
+    known = _TensorIndex(weights.list_unchanged())
     if not known.tensors:
         return []
-    matrices_first = sorted(_initializers(model), key=lambda one: -len(one[1].shape))
-    altered: list[_Altered] = []
+    matrices_first = sorted(_list_constants(model), key=lambda item: -len(item[1].shape))
+    altered: list[_AlteredWeight] = []
     scaled: set[str] = set()
     for name, constant in matrices_first:
-        found = _examine(name, constant, known)
-        if found is None or found.name.rpartition(".")[0] in scaled:
+        alteration = _examine_constant(name, constant, known)
+        if alteration is None or alteration.name.rpartition(".")[0] in scaled:
             continue
-        if found.alteration.is_scaled:
-            scaled.add(found.name.rpartition(".")[0])  # a norm folded into a layer changes its bias too
+        if alteration.alteration.is_scaled:
+            scaled.add(alteration.name.rpartition(".")[0])  # a norm that is folded into a layer changes its bias too
             if weights.has_norms:
                 continue
-        altered.append(found)
-    return _report(altered)
+        altered.append(alteration)
+    return _report_altered(altered)
 
 
 @dataclass(frozen=True)
-class _Altered:
+class _AlteredWeight:
     """A parameter whose numbers in the file differ."""
 
     initializer: str
@@ -92,17 +92,17 @@ class _Altered:
     alteration: Alteration
 
 
-def _initializers(model: ir.Model) -> Iterator[tuple[str, ir.TensorProtocol]]:
+def _list_constants(model: ir.Model) -> Iterator[tuple[str, ir.TensorProtocol]]:
     """Yield the float constants of all graphs: initializers, and nodes that hold one."""
     for graph in (model.graph, *model.graph.subgraphs()):
         for name, value in graph.initializers.items():
-            if value.const_value is not None and value.const_value.dtype in _KINDS:
+            if value.const_value is not None and value.const_value.dtype in _COMPARED_DTYPES:
                 yield name, value.const_value
     for node in (*model.graph.all_nodes(), *(n for f in model.functions.values() for n in f.all_nodes())):
         constant = node.attributes.get("value") if node.op_type == "Constant" else None
         if constant is None or constant.type != ir.AttributeType.TENSOR:
             continue
-        if constant.as_tensor().dtype in _KINDS:
+        if constant.as_tensor().dtype in _COMPARED_DTYPES:
             yield node.outputs[0].name or "", constant.as_tensor()
 
 
@@ -117,13 +117,13 @@ class _TensorIndex:
         self._mappings = Mappings()
         self._samples: dict[str, torch.Tensor] = {}
 
-    def named(self, initializer: str, size: int) -> list[str]:
-        """Return the parameters of that name. Fairway's exporters put the model into an attribute `model`."""
+    def find_by_name(self, initializer: str, size: int) -> list[str]:
+        """Return the parameters with that name. Fairway's exporters put the model into an attribute `model`."""
         names = dict.fromkeys((initializer, initializer.removeprefix("model.")))
         return [name for name in names if name in self.tensors and self.tensors[name].numel() == size]
 
     def is_linked(self, name: str, constant: ir.TensorProtocol) -> bool:
-        """Whether both are the same bytes of the same file, so that they need not be read."""
+        """Return whether both are the same bytes of the same file, so that they need not be read."""
         tensor = self.tensors[name]
         if not isinstance(constant, ir.ExternalTensor) or not tensor.is_contiguous():
             return False
@@ -133,47 +133,47 @@ class _TensorIndex:
             return False
         return os.path.samefile(span.path, constant.path)
 
-    def of_size(self, size: int) -> list[str]:
+    def find_by_size(self, size: int) -> list[str]:
         return self._by_size.get(size, [])
 
-    def alike(self, numbers: torch.Tensor) -> tuple[str, torch.Tensor] | None:
-        """Return the parameter that shares most of a sample with these numbers, and the numbers in its order."""
-        places = _places(numbers.numel())
+    def find_alike(self, numbers: torch.Tensor) -> tuple[str, torch.Tensor] | None:
+        """Return the parameter with the most numbers of a sample in common, and the numbers in its order."""
+        places = _choose_places(numbers.numel())
         best: tuple[float, str, torch.Tensor] | None = None
-        for name in self.of_size(numbers.numel()):
-            tensor, own = self.tensors[name], self._sample(name, places)
+        for name in self.find_by_size(numbers.numel()):
+            tensor, own = self.tensors[name], self._get_sample(name, places)
             if not _is_telling(own):
                 continue
-            for order in _orders(numbers, tensor):
-                share = float(_pick(order, places).eq(own.to(numbers.dtype)).double().mean())
-                if share >= ALIKE_SHARE and (best is None or share > best[0]):
+            for order in _list_orders(numbers, tensor):
+                share = float(_pick_elements(order, places).eq(own.to(numbers.dtype)).double().mean())
+                if share >= MIN_ALIKE_SHARE and (best is None or share > best[0]):
                     best = (share, name, order)
         return None if best is None else best[1:]
 
-    def _sample(self, name: str, places: torch.Tensor) -> torch.Tensor:
+    def _get_sample(self, name: str, places: torch.Tensor) -> torch.Tensor:
         if name not in self._samples:
-            self._samples[name] = _pick(self.tensors[name], places)
+            self._samples[name] = _pick_elements(self.tensors[name], places)
         return self._samples[name]
 
 
-def _places(size: int) -> torch.Tensor:
+def _choose_places(size: int) -> torch.Tensor:
     if size <= SAMPLED_ELEMENTS:
         return torch.arange(size)
     return torch.randint(size, (SAMPLED_ELEMENTS,), generator=torch.Generator().manual_seed(size))
 
 
-def _pick(tensor: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-    """Return the elements at these places in row-major order, reading no others."""
+def _pick_elements(tensor: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """Return the elements at these places in row-major order without reading others."""
     return tensor[torch.unravel_index(places, tensor.shape)] if tensor.dim() else tensor.expand(len(places))
 
 
 def _is_telling(sample: torch.Tensor) -> bool:
-    """Whether equal numbers say something: a table of zeros has them by chance."""
+    """Return whether equal numbers are evidence. In a table of zeros they are not."""
     _, counts = torch.unique(sample, return_counts=True)
-    return int(counts.max()) <= max(1, COMMON_SHARE * sample.numel())
+    return int(counts.max()) <= max(1, MAX_COMMON_SHARE * sample.numel())
 
 
-def _orders(numbers: torch.Tensor, tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+def _list_orders(numbers: torch.Tensor, tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     """Yield the numbers in the shape of the tensor: reshaped, and with their axes in each order that fits."""
     yield numbers.reshape(tensor.shape)
     for axes in permutations(range(numbers.dim())) if 2 <= numbers.dim() <= 4 else ():
@@ -182,58 +182,58 @@ def _orders(numbers: torch.Tensor, tensor: torch.Tensor) -> Iterator[torch.Tenso
             yield turned
 
 
-def _examine(initializer: str, constant: ir.TensorProtocol, known: _TensorIndex) -> _Altered | None:
-    """Return how an initializer differs from the parameter that it is; None if it is equal, or not a parameter."""
-    names = known.named(initializer, constant.size)
-    if constant.size == 0 or (not names and constant.size < SMALLEST_ELEMENTS):
+def _examine_constant(initializer: str, constant: ir.TensorProtocol, known: _TensorIndex) -> _AlteredWeight | None:
+    """Return the difference between an initializer and its parameter, or None if it is equal or has no parameter."""
+    names = known.find_by_name(initializer, constant.size)
+    if constant.size == 0 or (not names and constant.size < MIN_COMPARED_ELEMENTS):
         return None
-    if any(known.is_linked(name, constant) for name in names or known.of_size(constant.size)):
+    if any(known.is_linked(name, constant) for name in names or known.find_by_size(constant.size)):
         return None
-    found = _compare_named(constant, names, known) if names else _compare_alike(constant, known)
-    if constant.nbytes >= HUGE:
-        let_go()
-    return None if found is None else _Altered(initializer, *found)
+    alteration = _compare_named(constant, names, known) if names else _compare_alike(constant, known)
+    if constant.nbytes >= HUGE_WEIGHT_BYTES:
+        release_mapped_memory()
+    return None if alteration is None else _AlteredWeight(initializer, *alteration)
 
 
 def _compare_named(constant: ir.TensorProtocol, names: list[str], known: _TensorIndex) -> tuple[str, Alteration] | None:
-    numbers = _read(constant)
-    found: list[tuple[str, Alteration]] = []
+    numbers = _read_tensor(constant)
+    alterations: list[tuple[str, Alteration]] = []
     for name in names:
         tensor = known.tensors[name]
-        alteration = compare_numbers(tensor, list(_orders(numbers, tensor)))
+        alteration = compare_numbers(tensor, list(_list_orders(numbers, tensor)))
         if alteration is None:
             return None
-        found.append((name, alteration))
-    return min(found, key=lambda one: one[1].differing)
+        alterations.append((name, alteration))
+    return min(alterations, key=lambda named: named[1].differing)
 
 
 def _compare_alike(constant: ir.TensorProtocol, known: _TensorIndex) -> tuple[str, Alteration] | None:
-    alike = known.alike(_read(constant))
+    alike = known.find_alike(_read_tensor(constant))
     if alike is None:
         return None
     name, order = alike
     alteration = compare_numbers(known.tensors[name], [order])
-    return None if alteration is None or alteration.equal_share < ALIKE_SHARE else (name, alteration)
+    return None if alteration is None or alteration.equal_share < MIN_ALIKE_SHARE else (name, alteration)
 
 
-def _read(constant: ir.TensorProtocol) -> torch.Tensor:
-    """Return an initializer as a tensor, which maps the file where its bytes are."""
-    array: Any = constant.numpy()
+def _read_tensor(constant: ir.TensorProtocol) -> torch.Tensor:
+    """Return an initializer as a tensor that maps the bytes of its file."""
+    array = constant.numpy()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns of memory that cannot be written to
+        warnings.simplefilter("ignore")  # torch warns about memory that is not writable
         if constant.dtype == ir.DataType.BFLOAT16:
             return torch.from_numpy(array.view("uint16")).view(torch.bfloat16)
         return torch.from_numpy(array)
 
 
-def _report(altered: list[_Altered]) -> list[Finding]:
+def _report_altered(altered: list[_AlteredWeight]) -> list[Finding]:
     findings = []
-    for number, one in enumerate(altered[:REPORTED]):
-        more = len(altered) - REPORTED if number == REPORTED - 1 else 0
-        seen = f"{one.name}: {one.alteration}" + (f"; {more} more weights differ" if more > 0 else "")
-        if one.initializer.removeprefix("model.") != one.name:
-            seen = f"{one.initializer} is {seen}"
-        where = Where(module=one.name.rpartition(".")[0] or None)
-        grade = "warning" if one.alteration.is_scaled else ""
-        findings.append(Finding("FW420", seen, where=where, grade=grade, data={"weight": one.name}))
+    for number, weight in enumerate(altered[:MAX_REPORTED]):
+        left_out = len(altered) - MAX_REPORTED if number == MAX_REPORTED - 1 else 0
+        message = f"{weight.name}: {weight.alteration}" + (f"; {left_out} more weights differ" if left_out > 0 else "")
+        if weight.initializer.removeprefix("model.") != weight.name:
+            message = f"{weight.initializer} is {message}"
+        where = Where(module=weight.name.rpartition(".")[0] or None)
+        grade = "warning" if weight.alteration.is_scaled else ""
+        findings.append(Finding(Code.WEIGHT_DIFFERS, message, where=where, grade=grade, data={"weight": weight.name}))
     return findings

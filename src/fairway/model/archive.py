@@ -1,8 +1,8 @@
-"""Looks at a file that torch would load, without loading it: what swells when unpacked is refused.
+"""Checks a file that torch would load, without loading it, and refuses one that grows when it is unpacked.
 
 torch's unpickler for tensors runs no code, but two kinds of file keep it busy or fill the memory: an archive whose
 members are compressed, and a pickle that nests a tuple in itself again and again through its memo. Two hundred bytes
-make a key whose hash takes years.
+make a key whose hash takes years to compute.
 """
 
 from __future__ import annotations
@@ -13,72 +13,75 @@ import pickletools
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TypeAlias, cast
 
-DEEPEST = 8
-"""Levels of tuples. A tensor's description has three."""
+Pickled: TypeAlias = IO[bytes] | mmap.mmap
 
-PICKLES = 5
-"""A file of the format before archives starts with this many, one after the other."""
+MAX_TUPLE_DEPTH = 8
+"""Nested tuples. A tensor's description has three levels."""
 
-ZIP = b"PK\x03\x04"
-PICKLE = b"\x80"
+LEGACY_PICKLES = 5
+"""The number of pickles at the start of a file in torch's format before archives."""
+
+ZIP_MAGIC = b"PK\x03\x04"
+PICKLE_MAGIC = b"\x80"
 
 
-def starts(path: Path, *marks: bytes) -> bool:
+def starts_with(path: Path, *magics: bytes) -> bool:
+    """Return whether the file starts with one of these bytes."""
     with path.open("rb") as file:
-        return file.read(4).startswith(marks)
+        return file.read(4).startswith(magics)
 
 
-def what_swells(path: Path) -> str | None:
-    """Why the file must not be unpacked, in words; None where nothing speaks against it."""
-    if not starts(path, ZIP):
+def find_unpacking_risk(path: Path) -> str | None:
+    """Return in words why the file must not be unpacked, or None if it may."""
+    if not starts_with(path, ZIP_MAGIC):
         with path.open("rb") as file:
-            return _too_deep_at_its_start(file)
+            return _check_file_start(file)
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
-            if any("/code/" in one.filename for one in members):
+            if any("/code/" in member.filename for member in members):
                 return "it is TorchScript, which is code and not a checkpoint"
-            if any(one.compress_type != zipfile.ZIP_STORED for one in members):
+            if any(member.compress_type != zipfile.ZIP_STORED for member in members):
                 return "it is compressed, which torch.save never does"
-            if sum(one.file_size for one in members) > path.stat().st_size:
+            if sum(member.file_size for member in members) > path.stat().st_size:
                 return "it promises more than it holds"
-            for one in members:
-                pickled = archive.read(one) if one.filename.endswith(".pkl") else b""
-                if problem := _too_deep(io.BytesIO(pickled), 1):
+            for member in members:
+                pickled = archive.read(member) if member.filename.endswith(".pkl") else b""
+                if problem := _check_tuple_depth(io.BytesIO(pickled), 1):
                     return problem
     except (zipfile.BadZipFile, OSError, ValueError, RuntimeError, EOFError):
-        return None  # torch says in its own words what is wrong
+        return None  # torch reports what is wrong
     return None
 
 
-def _too_deep_at_its_start(file: IO[bytes]) -> str | None:
-    """Reads a map of the file: a pickle can say that exabytes of text follow, and a file would make room for them."""
+def _check_file_start(file: IO[bytes]) -> str | None:
+    """Check a mapped file. A pickle can claim that exabytes of text follow; reading from a file would allocate them."""
     try:
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-            return _too_deep(mapped, PICKLES)
+            return _check_tuple_depth(mapped, LEGACY_PICKLES)
     except (ValueError, OSError):
         return None  # an empty file
 
 
-def _too_deep(file: Any, pickles: int) -> str | None:
+def _check_tuple_depth(file: Pickled, pickles: int) -> str | None:
     try:
         for _ in range(pickles):
-            for depth in _tuples(file):
-                if depth > DEEPEST:
-                    return f"it nests tuples more than {DEEPEST} deep"
+            for depth in _find_tuple_depths(file):
+                if depth > MAX_TUPLE_DEPTH:
+                    return f"it nests tuples more than {MAX_TUPLE_DEPTH} deep"
     except (ValueError, IndexError, KeyError, UnicodeDecodeError, OverflowError):
-        return None  # no pickle, or a broken one: the unpickler stumbles over the same place
+        return None  # not a pickle, or a broken one: the unpickler fails at the same place
     return None
 
 
-def _tuples(file: Any) -> Iterator[int]:
-    """The depth of each tuple that a pickle makes, by following its stack of values without making any."""
+def _find_tuple_depths(file: Pickled) -> Iterator[int]:
+    """Yield the depth of each tuple that a pickle makes, by following its stack of values without making any."""
     stack: list[int] = []
     marks: list[int] = []
     memo: dict[int, int] = {}
-    for opcode, argument, _ in pickletools.genops(file):
+    for opcode, argument, _ in pickletools.genops(cast(IO[bytes], file)):
         match opcode.name:
             case "MARK":
                 marks.append(len(stack))
@@ -93,7 +96,7 @@ def _tuples(file: Any) -> Iterator[int]:
             case "MEMOIZE":
                 memo[len(memo)] = stack[-1]
             case _:
-                taken = [one.name for one in opcode.stack_before]
+                taken = [item.name for item in opcode.stack_before]
                 if "mark" in taken:
                     del stack[marks.pop() :]
                     taken = taken[: taken.index("mark")]

@@ -24,6 +24,6 @@ def find_batch_axes(specs: Sequence[TensorSpec], dim: str) -> dict[str, int]:
     return {spec.name: [size.text for size in spec.shape].index(dim) for spec in specs}
 
 
-def smallest_batch(dim: Dim) -> int:
+def find_smallest_batch(dim: Dim) -> int:
     """Return the smallest legal number of rows that is not zero."""
     return max(1, -(-dim.low // dim.multiple)) * dim.multiple

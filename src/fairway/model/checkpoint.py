@@ -1,4 +1,4 @@
-"""Checkpoints: safetensors first, pickles as tensors only, anything that would run code only on the user's word."""
+"""Reads checkpoints: safetensors, or pickles with tensors alone. Code in a pickle runs only if the user trusts it."""
 
 from __future__ import annotations
 
@@ -7,89 +7,98 @@ import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import UserError, complain
-from fairway.model.archive import PICKLE, ZIP, starts, what_swells
-from fairway.model.memory_check import amount, is_regular, room
-from fairway.model.meta_build import assign, tied
+from fairway.model.archive import PICKLE_MAGIC, ZIP_MAGIC, find_unpacking_risk, starts_with
+from fairway.model.memory_check import format_bytes, is_regular_file, read_memory_bytes
+from fairway.model.meta_build import assign_state, find_tied_names
 from fairway.model.shards import find_shards
 
-SHOWN = 5
-"""How many mismatches are listed."""
+SHOWN_MISMATCHES = 5
+"""Mismatches that a message lists."""
 
 
 def load_checkpoint(model: torch.nn.Module, path: Path, trust: bool) -> None:
-    """Gives the model every tensor of the checkpoint, or none and says what does not fit.
+    """Give the model every tensor of the checkpoint, or none and report what does not fit.
 
-    `path` is a file, an index of shards, or a folder with one of these. Files are mapped, not read, where their format
-    allows it: the model's tensors are then pages of the file.
+    `path` is a file, an index of shards, or a folder with one of these. Files are mapped instead of read if their
+    format allows it; the model's tensors are then pages of the file.
     """
     shards = find_shards(path)
     state: dict[str, torch.Tensor] = {}
     for shard in shards.files:
-        state.update(_read(shard, trust))
-    problems = shards.problems(state) or _misfits(model, state)
+        state.update(_read_file(shard, trust))
+    problems = shards.find_problems(state) or _find_mismatches(model, state)
     if problems:
-        more = f"\n    and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
-        listed = "".join(f"\n    {problem}" for problem in problems[:SHOWN])
+        more = f"\n    and {len(problems) - SHOWN_MISMATCHES} more" if len(problems) > SHOWN_MISMATCHES else ""
+        listed = "".join(f"\n    {problem}" for problem in problems[:SHOWN_MISMATCHES])
         count = "1 place" if len(problems) == 1 else f"{len(problems)} places"
-        raise complain("FW106", f"{path.name} differs from {type(model).__name__} in {count}:{listed}{more}")
-    assign(model, state)
+        raise complain(
+            Code.CHECKPOINT_MISMATCH, f"{path.name} differs from {type(model).__name__} in {count}:{listed}{more}"
+        )
+    assign_state(model, state)
 
 
-def _misfits(model: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> list[str]:
+def _find_mismatches(model: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> list[str]:
     own = {name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
-    present = {name for names in tied(model) if any(n in state for n in names) for name in names}
+    present = {name for names in find_tied_names(model) if any(n in state for n in names) for name in names}
     problems = [f"missing {name}" for name in own if name not in state and name not in present]
     problems += [f"unexpected {name}" for name in state if name not in own]
     for name in own:
         if name in state and state[name].shape != own[name].shape:
             problems.append(f"{name}: {list(state[name].shape)} in the file, {list(own[name].shape)} in the model")
-        elif name in state and _kind(state[name]) != _kind(own[name]):
-            problems.append(f"{name}: {_dtype(state[name])} in the file, {_dtype(own[name])} in the model")
+        elif name in state and _classify_dtype(state[name]) != _classify_dtype(own[name]):
+            problems.append(f"{name}: {_name_dtype(state[name])} in the file, {_name_dtype(own[name])} in the model")
     return problems
 
 
-def _kind(tensor: torch.Tensor) -> str:
-    """Floats of one width are cast to another, as PyTorch does; numbers of another kind are no such weights."""
+def _classify_dtype(tensor: torch.Tensor) -> str:
+    """Return the kind of number. Floats of one width are cast to another, as PyTorch does; other kinds are not."""
     return "float" if tensor.dtype.is_floating_point else "complex" if tensor.dtype.is_complex else str(tensor.dtype)
 
 
-def _dtype(tensor: torch.Tensor) -> str:
+def _name_dtype(tensor: torch.Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _read(path: Path, trust: bool) -> Mapping[str, torch.Tensor]:
-    if not is_regular(path):
-        raise complain("FW104", str(path))
+def _read_file(path: Path, trust: bool) -> Mapping[str, torch.Tensor]:
+    if not is_regular_file(path):
+        raise complain(Code.CHECKPOINT_MISSING, str(path))
     if path.suffix == ".safetensors":
         return _read_safetensors(path)
-    if not starts(path, ZIP) and path.stat().st_size > room():
-        raise complain("FW114", f"{path.name} has {amount(path.stat().st_size)}; this machine has {amount(room())}")
-    if not trust and (problem := what_swells(path)):
-        raise complain("FW105", f"{path.name} ({path.stat().st_size} bytes): {problem}")
+    if not starts_with(path, ZIP_MAGIC) and path.stat().st_size > read_memory_bytes():
+        size, available = format_bytes(path.stat().st_size), format_bytes(read_memory_bytes())
+        raise complain(Code.ASKS_TOO_MUCH, f"{path.name} has {size}; this machine has {available}")
+    if not trust and (problem := find_unpacking_risk(path)):
+        raise complain(Code.CHECKPOINT_UNREADABLE, f"{path.name} ({path.stat().st_size} bytes): {problem}")
     try:
         with warnings.catch_warnings(action="ignore"):
-            loaded: Any = torch.load(path, map_location="cpu", weights_only=not trust, mmap=starts(path, ZIP))
+            loaded: object = torch.load(
+                path, map_location="cpu", weights_only=not trust, mmap=starts_with(path, ZIP_MAGIC)
+            )
     except pickle.UnpicklingError as error:
-        if starts(path, ZIP, PICKLE) and ("weights_only" in str(error).lower() or "Unsupported" in str(error)):
-            raise complain("FW107", f"{path.name}: {what_it_runs(str(error))}") from error
-        raise _unreadable(path, error) from error
+        if starts_with(path, ZIP_MAGIC, PICKLE_MAGIC) and (
+            "weights_only" in str(error).lower() or "Unsupported" in str(error)
+        ):
+            raise complain(Code.CHECKPOINT_RUNS_CODE, f"{path.name}: {describe_pickled_code(str(error))}") from error
+        raise _make_error(path, error) from error
     except Exception as error:
-        raise _unreadable(path, error) from error
-    return _state(loaded, path)
+        raise _make_error(path, error) from error
+    return _extract_state(loaded, path)
 
 
-def _unreadable(path: Path, error: Exception) -> UserError:
+def _make_error(path: Path, error: Exception) -> UserError:
     size = f"{path.name} ({path.stat().st_size} bytes)"
     if isinstance(error, EOFError):
-        return complain("FW105", f"{size} ends too early")
-    if path.suffix != ".safetensors" and not starts(path, ZIP, PICKLE):
-        return complain("FW105", f"{size} is neither a zip archive nor a pickle, as torch.save writes")
-    return complain("FW105", f"{size}: {_first(error)}")
+        return complain(Code.CHECKPOINT_UNREADABLE, f"{size} ends too early")
+    if path.suffix != ".safetensors" and not starts_with(path, ZIP_MAGIC, PICKLE_MAGIC):
+        return complain(
+            Code.CHECKPOINT_UNREADABLE, f"{size} is neither a zip archive nor a pickle, as torch.save writes"
+        )
+    return complain(Code.CHECKPOINT_UNREADABLE, f"{size}: {_take_first_sentence(error)}")
 
 
 def _read_safetensors(path: Path) -> Mapping[str, torch.Tensor]:
@@ -99,17 +108,17 @@ def _read_safetensors(path: Path) -> Mapping[str, torch.Tensor]:
     try:
         state: Mapping[str, torch.Tensor] = load_file(path)
     except (SafetensorError, OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
+        raise _make_error(path, error) from error
     return state
 
 
-def _state(loaded: Any, path: Path) -> Mapping[str, torch.Tensor]:
-    """The state dict, also where a training script wrapped it under a key of its own."""
+def _extract_state(loaded: object, path: Path) -> Mapping[str, torch.Tensor]:
+    """Return the state dict. Training scripts may have wrapped it under another key."""
     if isinstance(loaded, torch.nn.Module):
         return {name: value for name, value in loaded.state_dict().items() if isinstance(value, torch.Tensor)}
     if isinstance(loaded, Mapping):
         for inner in (loaded, *(loaded.get(key) for key in ("state_dict", "model_state_dict", "model"))):
-            # Some libraries put settings beside the tensors.
+            # Some libraries store settings with the tensors.
             pairs = inner.items() if isinstance(inner, Mapping) else ()
             state = {name: value for name, value in pairs if isinstance(value, torch.Tensor)}
             if state:
@@ -118,19 +127,19 @@ def _state(loaded: Any, path: Path) -> Mapping[str, torch.Tensor]:
     if isinstance(loaded, Mapping):
         held += f" of {', '.join(map(str, loaded))}" if loaded else " of nothing"
     raise complain(
-        "FW105",
+        Code.CHECKPOINT_UNREADABLE,
         f"{path.name} holds {held}, not a state dict",
         todo=("Save model.state_dict(), alone or in a dict under 'state_dict', 'model_state_dict' or 'model'.",),
     )
 
 
-def what_it_runs(text: str) -> str:
-    """What an unpickler that refuses all but tensors stumbled over, from its words."""
-    found = re.search(r"GLOBAL (\S+)", text)
-    return f"it names {found[1]}, which is not a tensor" if found else "it holds more than tensors"
+def describe_pickled_code(text: str) -> str:
+    """Say what a pickle holds beside tensors, from the unpickler's error message."""
+    match = re.search(r"GLOBAL (\S+)", text)
+    return f"it names {match[1]}, which is not a tensor" if match else "it holds more than tensors"
 
 
-def _first(error: BaseException) -> str:
-    """The first sentence: torch's errors go on with advice that does not fit."""
+def _take_first_sentence(error: BaseException) -> str:
+    """Return the first sentence of a message. The advice in the rest of torch's messages does not apply."""
     text = str(error).strip()
     return text.splitlines()[0].split(". ")[0][:300] if text else type(error).__name__

@@ -1,22 +1,21 @@
-"""What this CPU computes with 8-bit numbers, and which of them it gets wrong.
+"""The CPU's 8-bit arithmetic, and the case in which its sums overflow.
 
 x86 without VNNI multiplies unsigned by signed bytes in pairs and adds each pair in 16 bits (`vpmaddubsw`): two large
-products saturate, silently. One bit less in the weights leaves room for the sum. With VNNI, and on ARM, sums have 32
-bits. So the file that is best for one CPU may be wrong on another, and a record names the CPU it was made for.
+products saturate without a warning. One bit less in the weights leaves room for the sum. With VNNI, and on ARM, sums
+have 32 bits. So the file that is best for one CPU may be wrong on another, and a record names its CPU.
 """
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from fairway.diagnostics import Finding
+from fairway.diagnostics import Code, Finding
 
 CPUINFO = Path("/proc/cpuinfo")
-TOLD = (
+RELEVANT_FLAGS = (
     "avx2",
     "avx512f",
     "avx512_vnni",
@@ -38,7 +37,7 @@ WIDE_SUMS = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
 
 @dataclass(frozen=True)
 class Cpu:
-    """The machine as far as quantised arithmetic goes."""
+    """The properties of a machine that matter for quantized arithmetic."""
 
     machine: str
     name: str
@@ -50,7 +49,7 @@ class Cpu:
 
     @property
     def saturates(self) -> bool:
-        """Whether unsigned times signed bytes may overflow on the way."""
+        """True if sums of unsigned times signed bytes may overflow."""
         return self.x86 and not WIDE_SUMS & set(self.flags)
 
     def as_dict(self) -> dict[str, Any]:
@@ -59,7 +58,7 @@ class Cpu:
 
 @dataclass(frozen=True)
 class Int8Types:
-    """The 8-bit types to use, and why."""
+    """The 8-bit types to use, and the reason."""
 
     activations: str
     weights: str
@@ -67,20 +66,21 @@ class Int8Types:
     why: str
 
 
-def this_cpu(cpuinfo: Path = CPUINFO) -> Cpu:
-    """What the kernel says of the first core; without a kernel that says, the flags are unknown and none is assumed."""
-    said: dict[str, str] = {}
+def detect_cpu(cpuinfo: Path = CPUINFO) -> Cpu:
+    """Return what Linux reports about the first core. On other systems no flags are known, and none are assumed."""
+    fields: dict[str, str] = {}
     try:
         for line in cpuinfo.read_text(errors="replace").splitlines():
             key, _, value = line.partition(":")
-            said.setdefault(key.strip(), value.strip())
+            fields.setdefault(key.strip(), value.strip())
     except OSError:
         pass
-    flags = set(said.get("flags", said.get("Features", "")).split())
-    return Cpu(platform.machine(), said.get("model name", "unknown"), tuple(f for f in TOLD if f in flags))
+    flags = set(fields.get("flags", fields.get("Features", "")).split())
+    return Cpu(platform.machine(), fields.get("model name", "unknown"), tuple(f for f in RELEVANT_FLAGS if f in flags))
 
 
 def choose_arithmetic(cpu: Cpu) -> Int8Types:
+    """Return the 8-bit types that this CPU computes correctly."""
     if not cpu.x86:
         return Int8Types("int8", "int8", False, "ARM kernels take signed bytes and sum in 32 bits")
     if cpu.saturates:
@@ -89,17 +89,26 @@ def choose_arithmetic(cpu: Cpu) -> Int8Types:
     return Int8Types("uint8", "int8", False, "with VNNI, sums of byte products have 32 bits")
 
 
-def made_elsewhere(record: Mapping[str, Any], cpu: Cpu) -> Finding | None:
-    """A warning where a quantised file was made for a CPU that computes it in another way than this one."""
-    made = record.get("quantised")
-    if not isinstance(made, Mapping) or not isinstance(made.get("cpu"), Mapping):
-        return None
-    theirs, arithmetic = made["cpu"], made.get("arithmetic") or {}
-    family = theirs.get("machine")
-    if cpu.saturates and not theirs.get("saturates") and not arithmetic.get("reduce_range"):
+class RecordedCpu(Protocol):
+    """A CPU as the record of a quantized file describes it."""
+
+    @property
+    def machine(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def saturates(self) -> bool: ...
+
+
+def check_cpu(made_on: RecordedCpu, reduce_range: bool, cpu: Cpu) -> Finding | None:
+    """Return a warning if a quantized file was made for a CPU that computes it differently, else None."""
+    if cpu.saturates and not made_on.saturates and not reduce_range:
         lacking = ", ".join(sorted(WIDE_SUMS))
-        seen = f"it was made on {theirs.get('name')}, with full 8-bit weights; this CPU has none of {lacking}"
-        return Finding("FW706", seen)
-    if family != cpu.machine:
-        return Finding("FW706", f"it was made on {family} ({theirs.get('name')}); this is {cpu.machine} ({cpu.name})")
+        seen = f"it was made on {made_on.name}, with full 8-bit weights; this CPU has none of {lacking}"
+        return Finding(Code.MADE_FOR_ANOTHER_CPU, seen)
+    if made_on.machine != cpu.machine:
+        seen = f"it was made on {made_on.machine} ({made_on.name}); this is {cpu.machine} ({cpu.name})"
+        return Finding(Code.MADE_FOR_ANOTHER_CPU, seen)
     return None

@@ -1,4 +1,4 @@
-"""Dims: what varies, between which bounds, and the whole-number expressions over them that shapes are made of."""
+"""Dims, their bounds, and the integer expressions over them that shapes are made of."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
 
 Point = Mapping[str, int]
@@ -17,17 +18,17 @@ Point = Mapping[str, int]
 UNDECLARED_HIGH = 64
 """Upper bound for a dim without declared bounds; evidence always states the range that was used."""
 
-LARGEST = 2**40
-"""No bound lies above it: a single byte for each would be a terabyte."""
+MAX_BOUND = 2**40
+"""The largest legal bound. A single byte for each would be a terabyte."""
 
-LONGEST = 200
-"""Characters in one size: Python's parser and the walk over its tree have limits on nesting, and this is below both."""
+MAX_SIZE_CHARACTERS = 200
+"""Characters in one size. Python's parser and the recursion over its tree limit nesting; this is below both limits."""
 
-MOST_NAMES = 8
-"""Names in one size, since each doubles the corners at which it is looked at."""
+MAX_NAMES = 8
+"""Names in one size. Each doubles the number of corners at which the size is checked."""
 
-_WORDS = re.compile(r"(?:[^\W\d]\w*+|[0-9]++(?!\w)|[\s+*/()-])++")
-"""All that a size is made of. What Python's parser would make of anything else is not asked."""
+_SIZE_CHARACTERS = re.compile(r"(?:[^\W\d]\w*+|[0-9]++(?!\w)|[\s+*/()-])++")
+"""The characters of a size. Anything else never reaches Python's parser."""
 
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -46,7 +47,7 @@ class Size:
     @cached_property
     def _tree(self) -> ast.expr:
         tree = ast.parse(self.text, mode="eval").body
-        _check(tree)
+        _check_tree(tree)
         return tree
 
     @cached_property
@@ -62,45 +63,45 @@ class Size:
 
     @cached_property
     def affine(self) -> tuple[str, int, int] | None:
-        """(name, a, b) where the size is a*name+b, else None. Found by evaluating, so any spelling counts."""
+        """Return (name, a, b) if the size is a*name+b, else None. It is evaluated, so the spelling does not matter."""
         if len(self.names) != 1:
             return None
         name = self.names[0]
-        at = [self.at({name: n}) for n in (60, 61, 127)]
-        slope = at[1] - at[0]
-        offset = at[0] - 60 * slope
-        return (name, slope, offset) if slope and at[2] == slope * 127 + offset else None
+        values = [self.at({name: n}) for n in (60, 61, 127)]
+        slope = values[1] - values[0]
+        offset = values[0] - 60 * slope
+        return (name, slope, offset) if slope and values[2] == slope * 127 + offset else None
 
     def __str__(self) -> str:
         return self.text
 
 
 def parse_size(text: str) -> Size:
-    """The size that `text` says; ValueError where it says none."""
+    """Parse a size; raise ValueError if the text is not one."""
     text = text.strip()
-    if len(text) > LONGEST or not _WORDS.fullmatch(text):
-        raise ValueError(f"{text[:LONGEST]!r} is not a size: use whole numbers, names, + - * //")
+    if len(text) > MAX_SIZE_CHARACTERS or not _SIZE_CHARACTERS.fullmatch(text):
+        raise ValueError(f"{text[:MAX_SIZE_CHARACTERS]!r} is not a size: use whole numbers, names, + - * //")
     size = Size(text)
     try:
-        fixed = size.fixed  # parses now, so that a bad size never travels
+        fixed = size.fixed  # parses now, so that a bad size is refused early
     except (SyntaxError, ZeroDivisionError) as error:
         raise ValueError(f"{text!r} is not a size") from error
     if fixed is not None and fixed < 0:
         raise ValueError(f"{text!r} is not a size: it is below 0")
-    if len(size.names) > MOST_NAMES:
-        raise ValueError(f"{text!r} is not a size: it has more than {MOST_NAMES} names")
+    if len(size.names) > MAX_NAMES:
+        raise ValueError(f"{text!r} is not a size: it has more than {MAX_NAMES} names")
     return size
 
 
-def _check(tree: ast.expr) -> None:
+def _check_tree(tree: ast.expr) -> None:
     match tree:
         case ast.Constant(value=int(value)) if not isinstance(value, bool):
             return
         case ast.Name():
             return
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            _check(left)
-            _check(right)
+            _check_tree(left)
+            _check_tree(right)
         case _:
             raise ValueError(f"{ast.unparse(tree)!r} is not a size: use whole numbers, names, + - * //")
 
@@ -118,7 +119,7 @@ def _evaluate(tree: ast.expr, point: Point) -> int:
 
 @dataclass(frozen=True)
 class Dim:
-    """A varying dim. `declared` tells whether the user gave the bounds, or Fairway chose them."""
+    """A varying dim. `declared` is true if the user gave the bounds, and false if Fairway chose them."""
 
     name: str
     low: int
@@ -127,13 +128,18 @@ class Dim:
     declared: bool = True
 
     def __post_init__(self) -> None:
-        asked = f"{self.low}..{self.high}" + (f" in multiples of {self.multiple}" if self.multiple != 1 else "")
+        bounds = f"{self.low}..{self.high}" + (f" in multiples of {self.multiple}" if self.multiple != 1 else "")
         if self.low < 0 or self.multiple < 1:
-            raise complain("FW004", f"dim {self.name}: {asked[:LONGEST]}; a bound is at least 0, a multiple at least 1")
-        if max(self.high, self.multiple) > LARGEST:
-            raise complain("FW017", f"dim {self.name}: {asked[:LONGEST]}; a bound is at most 2^40")
+            raise complain(
+                Code.EMPTY_RANGE,
+                f"dim {self.name}: {bounds[:MAX_SIZE_CHARACTERS]}; a bound is at least 0, a multiple at least 1",
+            )
+        if max(self.high, self.multiple) > MAX_BOUND:
+            raise complain(
+                Code.INPUTS_TOO_LARGE, f"dim {self.name}: {bounds[:MAX_SIZE_CHARACTERS]}; a bound is at most 2^40"
+            )
         if not self.sizes:
-            raise complain("FW004", f"dim {self.name}: {asked} holds no size")
+            raise complain(Code.EMPTY_RANGE, f"dim {self.name}: {bounds} holds no size")
 
     @property
     def sizes(self) -> range:
@@ -146,7 +152,7 @@ class Dim:
 
 @dataclass(frozen=True)
 class Domain:
-    """All varying dims of a subject. A point is legal when each size lies in its dim's range."""
+    """All varying dims of a subject. A point is legal if each size is in its dim's range."""
 
     dims: tuple[Dim, ...]
 
@@ -182,29 +188,32 @@ def build_domain(
     multiples: Mapping[str, int],
     sizes_seen: Mapping[str, int] | None = None,
 ) -> Domain:
-    """The domain over `names`; bounds for other names are refused. Example sizes widen undeclared bounds."""
+    """Return the domain over `names`; refuse bounds for other names. Example sizes widen undeclared bounds."""
     names = tuple(dict.fromkeys(names))
     for name in (*bounds, *multiples):
         if name not in names:
             known = ", ".join(names) or "none"
-            raise complain("FW005", f"{name!r} is not a dim of any input; the dims are: {known}")
+            raise complain(Code.UNKNOWN_DIM, f"{name!r} is not a dim of any input; the dims are: {known}")
     dims = []
     for name in names:
         multiple = multiples.get(name, 1)
         if name in bounds:
-            low, high = _pair(name, bounds[name])
+            low, high = _read_bounds(name, bounds[name])
         else:
             low, high = multiple, max(UNDECLARED_HIGH, 4 * multiple, 2 * (sizes_seen or {}).get(name, 0))
         dims.append(Dim(name, low, high, multiple, declared=name in bounds))
     return Domain(tuple(dims))
 
 
-def _pair(name: str, bounds: object) -> tuple[int, int]:
+def _read_bounds(name: str, bounds: object) -> tuple[int, int]:
     match bounds:
         case (int(low), int(high)):
             return low, high
-    raise complain("FW004", f"dim {name}: the bounds are {bounds!r}", todo=("Give two whole numbers: (low, high).",))
+    raise complain(
+        Code.EMPTY_RANGE, f"dim {name}: the bounds are {bounds!r}", todo=("Give two whole numbers: (low, high).",)
+    )
 
 
-def show(point: Point) -> str:
+def describe_point(point: Point) -> str:
+    """Return a point's sizes in words."""
     return ", ".join(f"{k}={v}" for k, v in point.items()) or "the fixed shape"

@@ -1,4 +1,4 @@
-"""Sizes to export from, and sizes read off tensors."""
+"""Chooses the sizes to export from, and reads sizes off tensors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
 from fairway.model.dims import Domain, Point
 from fairway.model.spec import TensorSpec
@@ -14,20 +15,22 @@ _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 6
 
 
 def choose_example(
-    domain: Domain, spec: Sequence[TensorSpec], wanted: Mapping[str, int], avoid: Point | None = None
+    domain: Domain, spec: Sequence[TensorSpec], preferred: Mapping[str, int], avoid: Point | None = None
 ) -> dict[str, int]:
-    """Distinct sizes of at least 2, primes where they can be, none equal to a fixed size.
+    """Return distinct sizes of at least 2, primes if possible, none equal to a fixed size.
 
-    Exporters specialise a size of 1 and merge dims whose sizes happen to be equal. `avoid` asks for another size than
-    that point's, for each dim that has one.
+    Exporters specialize a size of 1 and merge dims whose sizes happen to be equal. With `avoid`, each dim gets a size
+    that differs from that point's, if it has another one.
     """
-    taken = {size.fixed for item in spec for size in item.shape} | (set(wanted.values()) if avoid is None else set())
+    taken = {size.fixed for item in spec for size in item.shape} | (set(preferred.values()) if avoid is None else set())
     point: dict[str, int] = {}
     for dim in domain.dims:
-        if dim.name in wanted and avoid is None:
-            if wanted[dim.name] not in dim.sizes:
-                raise complain("FW003", f"the example's {dim.name}={wanted[dim.name]} is outside {dim}")
-            point[dim.name] = wanted[dim.name]
+        if dim.name in preferred and avoid is None:
+            if preferred[dim.name] not in dim.sizes:
+                raise complain(
+                    Code.SPEC_CONTRADICTS_EXAMPLE, f"the example's {dim.name}={preferred[dim.name]} is outside {dim}"
+                )
+            point[dim.name] = preferred[dim.name]
             continue
         least = max(2, 2 * dim.low - 1)
         other = None if avoid is None else avoid[dim.name]
@@ -40,7 +43,7 @@ def choose_example(
 
 
 def read_sizes(spec: Sequence[TensorSpec], tensors: Sequence[torch.Tensor]) -> dict[str, int]:
-    """The size of each dim, read off tensors; refuses tensors that disagree with one another."""
+    """Return the size of each dim, read off tensors; refuse tensors that disagree."""
     sizes: dict[str, tuple[int, str]] = {}
     for item, tensor in zip(spec, tensors, strict=True):
         for axis, (size, n) in enumerate(zip(item.shape, tensor.shape, strict=True)):
@@ -50,9 +53,9 @@ def read_sizes(spec: Sequence[TensorSpec], tensors: Sequence[torch.Tensor]) -> d
             value, rest = divmod(n - offset, slope)
             place = f"{item.name} axis {axis}"
             if rest:
-                raise complain("FW003", f"{place} is {n}, which is not {size} for any {name}")
+                raise complain(Code.SPEC_CONTRADICTS_EXAMPLE, f"{place} is {n}, which is not {size} for any {name}")
             if name in sizes and sizes[name][0] != value:
                 other, where = sizes[name]
-                raise complain("FW013", f"{name} is {other} by {where} and {value} by {place}")
+                raise complain(Code.INPUTS_DISAGREE, f"{name} is {other} by {where} and {value} by {place}")
             sizes.setdefault(name, (value, place))
     return {name: value for name, (value, _) in sizes.items()}

@@ -1,8 +1,7 @@
-"""Building a model without its parameters: they come from the checkpoint, so none is drawn or given room before.
+"""Builds a model without its parameters: they come from the checkpoint, so none is initialized or allocated before.
 
-A parameter goes to the meta device the moment it is registered. What is drawn for it afterwards is nothing there, so
-the drawing is left out: a network of 36 blocks draws a thousand times.
-Buffers are built as they are, since not all of them are in a checkpoint.
+A parameter goes to the meta device when it is registered. Random initialization has no effect there and is skipped: a
+network of 36 blocks draws a thousand times. Buffers are built as usual, since not all of them are in a checkpoint.
 """
 
 from __future__ import annotations
@@ -10,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
-from unittest.mock import patch
 
 import torch
 
+from fairway.torch_internals import module_parameters, read_internal, replace_internal
+
 
 @contextmanager
-def bare() -> Iterator[None]:
-    """Within, modules keep of each new parameter its shape and dtype alone; ties between modules stay."""
+def build_without_parameters() -> Iterator[None]:
+    """Within this context, new parameters have a shape and a dtype, but no values. Ties between modules stay."""
     plain = torch.nn.Module.register_parameter
 
     def register(self: torch.nn.Module, name: str, param: torch.nn.Parameter | None) -> None:
@@ -26,21 +26,21 @@ def bare() -> Iterator[None]:
         plain(self, name, param)
 
     with ExitStack() as stack:
-        stack.enter_context(patch.object(torch.nn.Module, "register_parameter", register))
-        for name in ("normal_", "uniform_"):
-            stack.enter_context(patch.object(torch.Tensor, name, _not_on_meta(getattr(torch.Tensor, name))))
+        stack.enter_context(replace_internal("module_register_parameter", register))
+        for name in ("tensor_normal", "tensor_uniform"):
+            stack.enter_context(replace_internal(name, _skip_on_meta(read_internal(name))))
         yield
 
 
-def _not_on_meta(fill: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    def filled(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+def _skip_on_meta(fill: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    def fill_unless_meta(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         return self if self.device.type == "meta" else fill(self, *args, **kwargs)
 
-    return filled
+    return fill_unless_meta
 
 
-def tied(model: torch.nn.Module) -> list[list[str]]:
-    """The names of each parameter and buffer: several where modules share one."""
+def find_tied_names(model: torch.nn.Module) -> list[list[str]]:
+    """Return the names of each parameter and buffer; several if modules share one."""
     names: dict[int, list[str]] = {}
     every = (*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False))
     for name, tensor in every:
@@ -48,13 +48,13 @@ def tied(model: torch.nn.Module) -> list[list[str]]:
     return list(names.values())
 
 
-def assign(model: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> None:
-    """Gives the model the checkpoint's own tensors, where it has their dtype: nothing is copied, and ties stay tied."""
+def assign_state(model: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> None:
+    """Give the model the checkpoint's tensors. None of the same dtype is copied, and tied tensors stay tied."""
     owners = dict(model.named_modules(remove_duplicate=False))
-    for names in tied(model):
+    for names in find_tied_names(model):
         given = next((state[name] for name in names if name in state), None)
         if given is None:
-            continue  # a buffer that is no part of a checkpoint
+            continue  # a buffer that is not part of a checkpoint
         old = model.get_parameter(names[0]) if _is_parameter(owners, names[0]) else model.get_buffer(names[0])
         new = given.to(old.dtype)
         if isinstance(old, torch.nn.Parameter):
@@ -66,4 +66,4 @@ def assign(model: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> None:
 
 def _is_parameter(owners: Mapping[str, torch.nn.Module], name: str) -> bool:
     owner, _, last = name.rpartition(".")
-    return last in owners[owner]._parameters
+    return last in module_parameters(owners[owner])

@@ -1,4 +1,4 @@
-"""A file from anywhere, looked at before any runtime may touch it."""
+"""Reads the header of an ONNX file and checks it before any runtime opens the file."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fairway.diagnostics import Finding
+from fairway.diagnostics import Code, Finding
 from fairway.diagnostics.errors import complain
-from fairway.model.memory_check import amount, is_regular, room
-from fairway.model.onnx_requirements import check_asks, promised, text
+from fairway.model.memory_check import format_bytes, is_regular_file, read_memory_bytes
+from fairway.model.onnx_requirements import check_requirements, count_promised_bytes, decode_text
 
 if TYPE_CHECKING:
+    import onnx
+
     from fairway.model.subject import Subject
 
 SUFFIXES = (".onnx", ".pb", "")
-"""Other endings make onnx read text or JSON, ONNX Runtime its own format, and OpenVINO another one again."""
+"""With another ending, onnx reads text or JSON, ONNX Runtime its own format, and OpenVINO yet another one."""
 
-LARGEST = 2**31
+MAX_FILE_BYTES = 2**31
 """A protobuf message is smaller than 2 GiB."""
 
 
@@ -38,7 +40,7 @@ class OnnxValue:
 
 @dataclass(frozen=True)
 class OnnxHeader:
-    """What a file says of itself, read without its weights."""
+    """A file's description of itself, read without its weights."""
 
     path: Path
     opset: int
@@ -49,70 +51,88 @@ class OnnxHeader:
     weights: int
     weight_bytes: int
     tensor_bytes: int
-    """Of every tensor in the file, wherever it stands; two that share their data count twice, as they do in memory."""
+    """The bytes of every tensor in the file. Two that share their data count twice, as they do in memory."""
     external: tuple[str, ...]
     metadata: dict[str, str]
     producer: str
 
 
+def open_model(path: Path, subject: Subject | None = None) -> OnnxHeader:
+    """Check a file that is about to be loaded, and return its header.
+
+    Refuses what `open_header` refuses, and what does not fit into memory. With a subject, the inputs must be its own.
+    """
+    header = open_header(path)
+    check_memory(header)
+    if subject is not None:
+        check_signature(header, subject)
+    return header
+
+
 def open_header(path: Path) -> OnnxHeader:
-    """Reads the structure; refuses what is not ONNX, and what asks for other files or for memory it must not have."""
-    return open_file(path)[0]
+    """Read the structure; refuse files that are not ONNX, or that require files or memory they must not have."""
+    return open_structure(path)[0]
 
 
-def open_file(path: Path) -> tuple[OnnxHeader, Any]:
-    """As `open_header`, and the structure itself, an onnx.ModelProto whose weights may lie elsewhere."""
-    proto = _parse(path)
+def open_structure(path: Path) -> tuple[OnnxHeader, onnx.ModelProto]:
+    """Return the header of `open_header` and the structure itself, whose weights may be in other files."""
+    proto = _parse_file(path)
     try:
-        return _describe(path, proto), proto
+        return _make_header(path, proto), proto
     except UnicodeDecodeError as error:
-        raise complain("FW110", f"{path} holds a name that is no text") from error
+        raise complain(Code.NOT_ONNX, f"{path} contains a name that is not valid text") from error
 
 
-def _parse(path: Path) -> Any:
-    """The file's structure from its bytes, as a runtime reads them: onnx.load would go by the file's name."""
+def _parse_file(path: Path) -> onnx.ModelProto:
+    """Parse the file's bytes, as a runtime does: onnx.load chooses the format by the file's name."""
     import onnx
 
-    if not is_regular(path):
-        what = "is a folder" if path.is_dir() else "is no plain file" if os.path.lexists(path) else "does not exist"
-        raise complain("FW110", f"{path} {what}")
+    if not is_regular_file(path):
+        kind = (
+            "is a folder" if path.is_dir() else "is not a regular file" if os.path.lexists(path) else "does not exist"
+        )
+        raise complain(Code.NOT_ONNX, f"{path} {kind}")
     if path.suffix not in SUFFIXES:
         todo = ("Name it something.onnx.",)
-        raise complain("FW110", f"{path} has another ending than .onnx, by which engines choose how to read", todo=todo)
+        raise complain(
+            Code.NOT_ONNX, f"{path} does not end in .onnx; runtimes choose the format by the ending", todo=todo
+        )
     size = f"{path} ({path.stat().st_size} bytes)"
-    if path.stat().st_size > LARGEST:
-        raise complain("FW110", f"{size} is larger than an ONNX file can be; weights beyond 2 GiB lie beside it")
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise complain(
+            Code.NOT_ONNX, f"{size} is larger than an ONNX file can be; weights beyond 2 GiB belong in a separate file"
+        )
     try:
         proto = onnx.ModelProto.FromString(path.read_bytes())
     except Exception as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise complain("FW110", f"{size} is truncated or no ONNX model: {first}") from error
+        raise complain(Code.NOT_ONNX, f"{size} is truncated or not an ONNX model: {first}") from error
     if not proto.graph.output or not proto.opset_import:
-        raise complain("FW110", f"{size} holds no graph with outputs")
+        raise complain(Code.NOT_ONNX, f"{size} contains no graph with outputs")
     return proto
 
 
-def _describe(path: Path, proto: Any) -> OnnxHeader:
-    external, tensor_bytes = check_asks(path, proto)
-    opsets = {text(o.domain): o.version for o in proto.opset_import}
+def _make_header(path: Path, proto: onnx.ModelProto) -> OnnxHeader:
+    external, tensor_bytes = check_requirements(path, proto)
+    opsets = {decode_text(o.domain): o.version for o in proto.opset_import}
     weights = {i.name for i in proto.graph.initializer}
     return OnnxHeader(
         path=path,
         opset=opsets.get("", opsets.get("ai.onnx", 0)),
         opsets=opsets,
-        inputs=tuple(_value(v) for v in proto.graph.input if v.name not in weights),
-        outputs=tuple(_value(v) for v in proto.graph.output),
+        inputs=tuple(_make_value(v) for v in proto.graph.input if v.name not in weights),
+        outputs=tuple(_make_value(v) for v in proto.graph.output),
         nodes=len(proto.graph.node),
         weights=len(proto.graph.initializer),
-        weight_bytes=sum(promised(t) for t in proto.graph.initializer),
+        weight_bytes=sum(count_promised_bytes(t) for t in proto.graph.initializer),
         tensor_bytes=tensor_bytes,
         external=external,
-        metadata={text(p.key): text(p.value) for p in proto.metadata_props},
-        producer=f"{text(proto.producer_name)} {text(proto.producer_version)}".strip(),
+        metadata={decode_text(p.key): decode_text(p.value) for p in proto.metadata_props},
+        producer=f"{decode_text(proto.producer_name)} {decode_text(proto.producer_version)}".strip(),
     )
 
 
-def _value(value: Any) -> OnnxValue:
+def _make_value(value: onnx.ValueInfoProto) -> OnnxValue:
     import onnx
 
     kind = value.type.tensor_type
@@ -120,57 +140,72 @@ def _value(value: Any) -> OnnxValue:
     dtype = onnx.TensorProto.DataType.Name(kind.elem_type).lower() if kind.elem_type in known[1:] else "?"
     dtype = {"float": "float32", "double": "float64"}.get(dtype, dtype)
     if not kind.HasField("shape"):
-        return OnnxValue(text(value.name), dtype, None)
-    sizes = tuple(d.dim_value if d.HasField("dim_value") else (text(d.dim_param) or None) for d in kind.shape.dim)
-    return OnnxValue(text(value.name), dtype, sizes)
+        return OnnxValue(decode_text(value.name), dtype, None)
+    sizes = tuple(
+        d.dim_value if d.HasField("dim_value") else (decode_text(d.dim_param) or None) for d in kind.shape.dim
+    )
+    return OnnxValue(decode_text(value.name), dtype, sizes)
 
 
-def check_room(header: OnnxHeader) -> None:
-    """The weights must fit into memory before an engine is asked to load them."""
-    if header.tensor_bytes > room():
-        asked = f"its tensors ask for {amount(header.tensor_bytes)}; this machine has {amount(room())}"
-        raise complain("FW114", f"{header.path.name}: {asked}")
+def load_structure(path: str | Path) -> onnx.ModelProto:
+    """Load the structure of a file that was checked before, without weights from other files."""
+    import onnx
+
+    return onnx.load(str(path), load_external_data=False)
+
+
+def check_memory(header: OnnxHeader) -> None:
+    """Refuse weights that do not fit into memory, before a runtime loads them."""
+    if header.tensor_bytes > read_memory_bytes():
+        needed, available = format_bytes(header.tensor_bytes), format_bytes(read_memory_bytes())
+        raise complain(
+            Code.ASKS_TOO_MUCH, f"{header.path.name}: its tensors need {needed}; this machine has {available}"
+        )
 
 
 def check_signature(header: OnnxHeader, subject: Subject) -> None:
-    """The file's inputs must be the declared ones, by name, dtype and rank."""
+    """Refuse a file whose inputs are not the declared ones, by name, dtype and rank."""
     theirs = {v.name: v for v in header.inputs}
     if set(theirs) != set(subject.input_names):
         takes, declared = ", ".join(theirs) or "nothing", ", ".join(subject.input_names)
-        raise complain("FW411", f"the file takes {takes}; declared are {declared}{_renamed(header, subject)}")
+        raise complain(
+            Code.INPUTS_DIFFER, f"the file takes {takes}; declared are {declared}{_explain_renaming(header, subject)}"
+        )
     for spec in subject.spec:
         value, ours = theirs[spec.name], spec.in_file
         if value.dtype != ours.dtype or (value.shape is not None and len(value.shape) != len(ours.shape)):
-            raise complain("FW411", f"the file has {value}; declared is {spec}")
+            raise complain(Code.INPUTS_DIFFER, f"the file has {value}; declared is {spec}")
 
 
-def _renamed(header: OnnxHeader, subject: Subject) -> str:
-    """TorchScript's exporter renames an input whose name an output has too, and says nothing."""
+def _explain_renaming(header: OnnxHeader, subject: Subject) -> str:
+    """Explain an input with another name: TorchScript's exporter renames one that shares its name with an output."""
     both = {v.name for v in header.outputs} & set(subject.input_names)
     for value in header.inputs:
         stem = value.name.rpartition(".")[0]
         if stem in both:
-            return f". An output has the name {stem}, too; so the exporter renamed the input to {value.name}"
+            return f". An output is named {stem} too, so the exporter renamed the input to {value.name}"
     return ""
 
 
-def dims_fixed(header: OnnxHeader, subject: Subject) -> list[str]:
-    """Axes that the file fixes although they are declared dynamic."""
+def find_fixed_dims(header: OnnxHeader, subject: Subject) -> list[str]:
+    """Return the axes that the file fixes although they are declared dynamic."""
     theirs = {v.name: v for v in header.inputs}
-    found = []
+    fixed = []
     for spec in subject.spec:
         for axis, size in enumerate(spec.shape):
             shape = theirs[spec.name].shape
             if size.names and shape is not None and isinstance(shape[axis], int):
-                found.append(f"{spec.name} axis {axis} ({size}) is fixed at {shape[axis]}")
-    return found
+                fixed.append(f"{spec.name} axis {axis} ({size}) is fixed at {shape[axis]}")
+    return fixed
 
 
-def fixed_outputs(header: OnnxHeader, output_axes: Sequence[tuple[bool, ...]]) -> list[Finding]:
-    """Outputs declared with a fixed size on an axis that varies; runtimes that believe declarations stumble there."""
-    found = []
+def find_fixed_outputs(header: OnnxHeader, output_axes: Sequence[tuple[bool, ...]]) -> list[Finding]:
+    """Return findings about outputs declared with a fixed size on an axis that varies; some runtimes fail on them."""
+    findings = []
     for value, axes in zip(header.outputs, output_axes, strict=False):
         for axis, (declared, varies) in enumerate(zip(value.shape or (), axes, strict=False)):
             if varies and isinstance(declared, int):
-                found.append(Finding("FW315", f"{value.name} axis {axis} is declared {declared}, but varies"))
-    return found
+                findings.append(
+                    Finding(Code.OUTPUT_SHAPE_FIXED, f"{value.name} axis {axis} is declared {declared}, but varies")
+                )
+    return findings

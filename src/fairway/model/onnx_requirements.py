@@ -1,8 +1,8 @@
-"""What an ONNX file asks for beyond its own bytes, memory and other files, is known and checked before it is given.
+"""Checks what an ONNX file requires beyond its own bytes, memory and other files, before a runtime grants it.
 
-Nothing here reads a weight. A tensor must hold what its dims promise, or lie in a plain file inside the model's folder
-that is long enough. A node that makes a tensor of a constant shape must make one that fits into memory. A shape that is
-computed only when the model runs is not seen here; the judge's process has a memory limit for that.
+Nothing here reads a weight. A tensor must contain what its dims promise, or be in a regular file inside the model's
+folder that is long enough. A node that makes a tensor of a constant shape must make one that fits into memory. A shape
+that is computed only when the model runs is not checked here; the judge's process has a memory limit for that.
 """
 
 from __future__ import annotations
@@ -12,10 +12,14 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import UserError, complain
-from fairway.model.memory_check import amount, is_regular, room
+from fairway.model.memory_check import format_bytes, is_regular_file, read_memory_bytes
+
+if TYPE_CHECKING:
+    import onnx
 
 _BITS = {
     "FLOAT": 32,
@@ -60,44 +64,44 @@ _SHAPED_BY = {
     "HammingWindow": 0,
     "BlackmanWindow": 0,
 }
-"""Which input says how large the output will be; a constant there is a size that can be known now."""
+"""The input that gives the size of the output. If it is a constant, the size is known now."""
 
 
-def find_all(proto: Any, wanted: str) -> Iterator[Any]:
-    """Every message of one kind, in order, wherever it hides: subgraphs, functions, defaults, training graphs."""
+def find_all(proto: Any, kind: str) -> Iterator[Any]:
+    """Yield every message of one kind, in order, also in subgraphs, functions, defaults and training graphs."""
     left = [proto]
     while left:
         message = left.pop()
-        if message.DESCRIPTOR.name == wanted:
+        if message.DESCRIPTOR.name == kind:
             yield message
-        for field in reversed(_leading_to(message.DESCRIPTOR, wanted)):
+        for field in reversed(_find_leading_fields(message.DESCRIPTOR, kind)):
             inner = getattr(message, field.name)
-            if not hasattr(inner, "DESCRIPTOR"):  # a repeated field; protobuf's own words for that differ by version
+            if not hasattr(inner, "DESCRIPTOR"):  # a repeated field; how protobuf tells it differs by version
                 left.extend(inner[::-1])
             elif message.HasField(field.name):
                 left.append(inner)
 
 
 @cache
-def _leading_to(descriptor: Any, wanted: str) -> tuple[Any, ...]:
-    """The fields through which a message of the wanted kind can be reached."""
+def _find_leading_fields(descriptor: Any, kind: str) -> tuple[Any, ...]:
+    """Return the fields through which a message of this kind can be reached."""
 
-    def reaches(one: Any, seen: frozenset[str]) -> bool:
-        if one.name == wanted:
+    def reaches(descriptor: Any, seen: frozenset[str]) -> bool:
+        if descriptor.name == kind:
             return True
-        inner = (f.message_type for f in one.fields if f.message_type is not None and f.message_type.name not in seen)
-        return any(reaches(each, seen | {one.name}) for each in inner)
+        types = (f.message_type for f in descriptor.fields)
+        return any(reaches(t, seen | {descriptor.name}) for t in types if t is not None and t.name not in seen)
 
     return tuple(f for f in descriptor.fields if f.message_type is not None and reaches(f.message_type, frozenset()))
 
 
-def text(value: str | bytes) -> str:
-    """A string of the file; UnicodeDecodeError where it is none, which protobuf hands over as bytes."""
+def decode_text(value: str | bytes) -> str:
+    """Return a string of the file. protobuf returns bytes for invalid text; decoding them raises UnicodeDecodeError."""
     return value if isinstance(value, str) else value.decode()
 
 
-def bits(dtype: int) -> int:
-    """The width of one element; 0 where it has none of its own, or the type is not known."""
+def count_bits(dtype: int) -> int:
+    """Return the width of one element, or 0 if the type has no fixed width or is not known."""
     import onnx
 
     try:
@@ -106,69 +110,78 @@ def bits(dtype: int) -> int:
         return 0
 
 
-def promised(tensor: Any) -> int:
-    """The bytes that dims and dtype promise."""
-    return int(prod(tensor.dims) * bits(tensor.data_type) + 7) // 8
+def count_promised_bytes(tensor: onnx.TensorProto) -> int:
+    """Return the number of bytes that dims and dtype promise."""
+    return int(prod(tensor.dims) * count_bits(tensor.data_type) + 7) // 8
 
 
-def check_asks(path: Path, proto: Any) -> tuple[tuple[str, ...], int]:
-    """The names of the data files and the bytes of all tensors together; refuses what cannot or must not be given."""
+def check_requirements(path: Path, proto: onnx.ModelProto) -> tuple[tuple[str, ...], int]:
+    """Return the names of the data files and the bytes of all tensors; refuse what cannot or must not be granted."""
     needed: dict[str, int] = {}
     total = 0
-    inside = cache(partial(_lies_inside, path))  # thousands of tensors lie in one file
+    inside = cache(partial(_is_inside_folder, path))  # thousands of tensors are in one file
     for tensor in find_all(proto, "TensorProto"):
         if any(size < 0 for size in tensor.dims):
-            raise complain("FW110", f"{path.name}: {_name(tensor)} has a size below 0")
-        total += promised(tensor)
+            raise complain(Code.NOT_ONNX, f"{path.name}: {_describe_tensor(tensor)} has a size below 0")
+        total += count_promised_bytes(tensor)
         if tensor.external_data or tensor.data_location == tensor.EXTERNAL:
-            location, end = _external(path, tensor, inside)
+            location, end = _read_external_data(path, tensor, inside)
             needed[location] = max(needed.get(location, 0), end)
         else:
-            _check_held(path, tensor)
+            _check_content(path, tensor)
     for location, end in needed.items():
         target = path.parent / location
-        if not is_regular(target):
-            raise complain("FW111", f"{path.name} needs {location}, which is not beside it")
+        if not is_regular_file(target):
+            raise complain(
+                Code.EXTERNAL_DATA_MISSING,
+                f"{path.name} needs {location}, which does not exist or is not a regular file",
+            )
         if target.stat().st_size < end:
-            raise complain("FW111", f"{location} has {target.stat().st_size} bytes, {path.name} needs {end}")
-    _check_made(path, proto)
+            raise complain(
+                Code.EXTERNAL_DATA_MISSING, f"{location} has {target.stat().st_size} bytes, {path.name} needs {end}"
+            )
+    _check_node_outputs(path, proto)
     return tuple(needed), total
 
 
-def _check_held(path: Path, tensor: Any) -> None:
-    count, width = prod(tensor.dims), bits(tensor.data_type)
+def _check_content(path: Path, tensor: onnx.TensorProto) -> None:
+    count, width = prod(tensor.dims), count_bits(tensor.data_type)
     if tensor.HasField("raw_data"):
-        held = len(tensor.raw_data) * 8 // width if width else count
+        present = len(tensor.raw_data) * 8 // width if width else count
     else:
-        held = max(len(getattr(tensor, field)) for field in _FIELDS) * (8 // width if 0 < width < 8 else 1)
-    if held < count:
-        raise complain("FW110", f"{path.name}: {_name(tensor)} promises {count} elements and holds {held}")
+        present = max(len(getattr(tensor, field)) for field in _FIELDS) * (8 // width if 0 < width < 8 else 1)
+    if present < count:
+        raise complain(
+            Code.NOT_ONNX, f"{path.name}: {_describe_tensor(tensor)} promises {count} elements and contains {present}"
+        )
 
 
-def _external(path: Path, tensor: Any, inside: Callable[[str], bool]) -> tuple[str, int]:
-    """Where a tensor's values lie, and where they end there."""
-    who = f"{path.name}: {_name(tensor)}"
-    entries = {text(entry.key): text(entry.value) for entry in tensor.external_data}
+def _read_external_data(path: Path, tensor: onnx.TensorProto, inside: Callable[[str], bool]) -> tuple[str, int]:
+    """Return the file that contains a tensor's values, and where they end in it."""
+    who = f"{path.name}: {_describe_tensor(tensor)}"
+    entries = {decode_text(entry.key): decode_text(entry.value) for entry in tensor.external_data}
     keys = [entry.key for entry in tensor.external_data]
     odd = [key for key in keys if not _KEYS.fullmatch(key) or keys.count(key) > 1]
     if odd:
-        # Readers differ in which of two entries they take, and in what they make of a key of their own.
-        raise complain("FW110", f"{who} says {odd[0]!r} of its external data, twice or against the standard")
+        # Readers differ in which of two entries they take, and in how they treat unknown keys.
+        raise complain(Code.NOT_ONNX, f"{who} has {odd[0]!r} in its external data, which is unknown or repeated")
     location = entries.get("location", "")
     if not inside(location):
-        raise complain("FW112", f"{who} asks for {location!r}")
-    offset = _number(who, entries.get("offset") or "0")
-    length = _number(who, entries.get("length") or str(promised(tensor)))
-    if length < promised(tensor):
-        raise complain("FW110", f"{who} promises {promised(tensor)} bytes and gives a length of {length}")
+        raise complain(Code.EXTERNAL_DATA_OUTSIDE, f"{who} refers to {location!r}")
+    offset = _parse_number(who, entries.get("offset") or "0")
+    length = _parse_number(who, entries.get("length") or str(count_promised_bytes(tensor)))
+    if length < count_promised_bytes(tensor):
+        raise complain(
+            Code.NOT_ONNX, f"{who} promises {count_promised_bytes(tensor)} bytes and has a length of {length}"
+        )
     return location, offset + length
 
 
-def _lies_inside(path: Path, location: str) -> bool:
-    """In the folder, through no link that leaves it, by a name that every engine reads alike.
+def _is_inside_folder(path: Path, location: str) -> bool:
+    """Return whether a file is in the model's folder, without links out of it and under an unambiguous name.
 
-    Engines differ on `..` after a link, on a model that is a link itself, and ONNX Runtime takes names of the form
-    `*/…/*` for an address in memory.
+    Runtimes differ on `..` after a link, and on a model that is a link itself. ONNX Runtime reads names of the form
+    `*/…/*` as an address in memory.
     """
     name = Path(location)
     if not location or name.is_absolute() or ".." in name.parts or "*" in location:
@@ -180,67 +193,69 @@ def _lies_inside(path: Path, location: str) -> bool:
         return False
 
 
-def _number(who: str, text: str) -> int:
+def _parse_number(who: str, text: str) -> int:
     if not re.fullmatch(r"-?[0-9]{1,19}", text):
-        raise complain("FW110", f"{who} has an offset or length that is no number")
+        raise complain(Code.NOT_ONNX, f"{who} has an offset or length that is not a number")
     if int(text) < 0:
-        raise complain("FW110", f"{who} has an offset or length below 0")
+        raise complain(Code.NOT_ONNX, f"{who} has an offset or length below 0")
     return int(text)
 
 
-def _check_made(path: Path, proto: Any) -> None:
-    """Tensors that nodes make out of nothing, and sparse ones, which the runtime fills up with zeros."""
+def _check_node_outputs(path: Path, proto: onnx.ModelProto) -> None:
+    """Refuse large tensors that nodes make from a constant shape, and sparse ones, which runtimes fill with zeros."""
     for sparse in find_all(proto, "SparseTensorProto"):
-        asked = prod(sparse.dims) * bits(sparse.values.data_type) // 8
-        if asked > room():
-            raise _too_much(path, f"the sparse tensor {_name(sparse.values)}", asked)
+        needed = prod(sparse.dims) * count_bits(sparse.values.data_type) // 8
+        if needed > read_memory_bytes():
+            raise _make_memory_error(path, f"the sparse tensor {_describe_tensor(sparse.values)}", needed)
     constants: dict[str, list[int]] | None = None
     for node in find_all(proto, "NodeProto"):
         if node.op_type in ("RandomNormal", "RandomUniform"):
             shape = [n for attribute in node.attribute if attribute.name == "shape" for n in attribute.ints]
         elif node.op_type in _SHAPED_BY or node.op_type in ("Range", "Pad"):
-            constants = _constants(proto) if constants is None else constants
-            shape = _made_shape(node, constants)
+            constants = _find_constants(proto) if constants is None else constants
+            shape = _read_output_shape(node, constants)
         else:
             continue
-        # One byte for each element at the least.
-        if prod(max(abs(n), 1) for n in shape) > room():
-            raise _too_much(path, f"the {node.op_type} node {node.name or node.output[:1]}", prod(map(abs, shape)))
+        # Each element needs at least one byte.
+        if prod(max(abs(n), 1) for n in shape) > read_memory_bytes():
+            raise _make_memory_error(
+                path, f"the {node.op_type} node {node.name or node.output[:1]}", prod(map(abs, shape))
+            )
 
 
-def _made_shape(node: Any, constants: dict[str, list[int]]) -> list[int]:
-    given = [constants.get(name, []) for name in node.input]
+def _read_output_shape(node: onnx.NodeProto, constants: dict[str, list[int]]) -> list[int]:
+    inputs = [constants.get(name, []) for name in node.input]
     if node.op_type == "Range":
-        ends = [values[0] for values in given if len(values) == 1]
+        ends = [values[0] for values in inputs if len(values) == 1]
         return [(ends[1] - ends[0]) // (ends[2] or 1)] if len(ends) == 3 else []
     if node.op_type == "Pad":
-        return [sum(map(abs, given[1]))] if len(given) > 1 else []
+        return [sum(map(abs, inputs[1]))] if len(inputs) > 1 else []
     place = _SHAPED_BY[node.op_type]
-    return given[place] if place < len(given) else []
+    return inputs[place] if place < len(inputs) else []
 
 
-def _constants(proto: Any) -> dict[str, list[int]]:
-    """Small whole-number constants by name. Of two with one name, in different subgraphs, the larger counts."""
-    found: dict[str, list[int]] = {}
+def _find_constants(proto: onnx.ModelProto) -> dict[str, list[int]]:
+    """Return small integer constants by name. Of two with the same name, in different subgraphs, the larger counts."""
+    constants: dict[str, list[int]] = {}
 
     def add(name: str, values: list[int]) -> None:
-        if prod(map(abs, values)) >= prod(map(abs, found.get(name, [0]))):
-            found[name] = values
+        if prod(map(abs, values)) >= prod(map(abs, constants.get(name, [0]))):
+            constants[name] = values
 
     for graph in find_all(proto, "GraphProto"):
         for tensor in graph.initializer:
-            add(tensor.name, _whole_numbers(tensor))
+            add(tensor.name, _read_integers(tensor))
     for node in find_all(proto, "NodeProto"):
         if node.op_type == "Constant" and len(node.output) == 1:
             for attribute in node.attribute:
                 if attribute.name == "value":
-                    add(node.output[0], _whole_numbers(attribute.t))
+                    add(node.output[0], _read_integers(attribute.t))
                 elif attribute.name in ("value_int", "value_ints"):
                     add(node.output[0], list(attribute.ints) or [attribute.i])
-    return found
+    return constants
 
 
-def _whole_numbers(tensor: Any) -> list[int]:
+def _read_integers(tensor: onnx.TensorProto) -> list[int]:
     width = {tensor.INT64: 8, tensor.INT32: 4}.get(tensor.data_type)
     if width is None or prod(tensor.dims) > 64 or tensor.external_data:
         return []
@@ -250,9 +265,12 @@ def _whole_numbers(tensor: Any) -> list[int]:
     return list(tensor.int64_data) or list(tensor.int32_data)
 
 
-def _too_much(path: Path, what: str, asked: int) -> UserError:
-    return complain("FW114", f"{path.name}: {what} asks for {amount(asked)}; this machine has {amount(room())}")
+def _make_memory_error(path: Path, what: str, needed: int) -> UserError:
+    available = format_bytes(read_memory_bytes())
+    return complain(
+        Code.ASKS_TOO_MUCH, f"{path.name}: {what} needs {format_bytes(needed)}; this machine has {available}"
+    )
 
 
-def _name(tensor: Any) -> str:
-    return text(tensor.name) or "a tensor without a name"
+def _describe_tensor(tensor: onnx.TensorProto) -> str:
+    return decode_text(tensor.name) or "a tensor without a name"

@@ -1,47 +1,47 @@
-"""What forward returns, as named tensors."""
+"""The values that forward returns, as named tensors."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
-from fairway.model.tree import TreeLeaf, flatten
+from fairway.model.tree import Tree, TreeLeaf, flatten
 
 
-def output_leaves(value: Any) -> list[TreeLeaf]:
-    """The output's tensors by path; what else there is, is left out."""
+def find_output_leaves(value: Tree) -> list[TreeLeaf]:
+    """Return the tensors among the outputs, by path; refuse a model that returns none."""
     leaves = flatten(value)
     if not leaves:
-        raise complain("FW208", f"forward returned {value!r:.80}")
+        raise complain(Code.NO_OUTPUTS, f"forward returned {value!r:.80}")
     tensors = [leaf for leaf in leaves if isinstance(leaf.value, torch.Tensor)]
     if not tensors:
-        raise complain("FW209", described(leaves[0]))
+        raise complain(Code.NON_TENSOR_OUTPUT, describe_leaf(leaves[0]))
     return tensors
 
 
-def left_out(value: Any) -> dict[str, TreeLeaf]:
-    """What is no tensor, by path: ONNX cannot carry it."""
+def find_non_tensors(value: Tree) -> dict[str, TreeLeaf]:
+    """Return the outputs that are not tensors, by path: ONNX has no way to return them."""
     return {leaf.name: leaf for leaf in flatten(value) if not isinstance(leaf.value, torch.Tensor)}
 
 
-def described(leaf: TreeLeaf) -> str:
+def describe_leaf(leaf: TreeLeaf) -> str:
+    """Describe an output that is not a tensor."""
     place = f"output {leaf.name}" if leaf.name else "the output"
     return f"{place} is of type {type(leaf.value).__name__}: {leaf.value!r:.80}"
 
 
-def output_tensors(value: Any) -> tuple[torch.Tensor, ...]:
-    return tuple(leaf.value for leaf in output_leaves(value))
+def get_output_tensors(value: Tree) -> tuple[torch.Tensor, ...]:
+    return tuple(leaf.value for leaf in find_output_leaves(value))
 
 
-def name_outputs(leaves: list[TreeLeaf], wanted: tuple[str, ...] | None) -> tuple[str, ...]:
-    """The user's names, or names from the structure: dict keys and fields as they are, places as output_0, output_1."""
-    if wanted is not None:
-        if len(wanted) != len(leaves) or len(set(wanted)) != len(wanted):
-            found = [leaf.name or "output" for leaf in leaves]
-            raise complain("FW011", f"output_names gives {list(wanted)}; forward returns {found}")
-        return wanted
+def name_outputs(leaves: list[TreeLeaf], given: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Return the user's names, or names from the structure: dict keys and fields, or output_0, output_1, …"""
+    if given is not None:
+        if len(given) != len(leaves) or len(set(given)) != len(given):
+            own = [leaf.name or "output" for leaf in leaves]
+            raise complain(Code.NAMES_DO_NOT_FIT, f"output_names gives {list(given)}; forward returns {own}")
+        return given
     names = []
     for leaf in leaves:
         name = leaf.name

@@ -1,4 +1,4 @@
-"""Which values each input is drawn from, and how they are known: declared, learned from PyTorch, or from an example."""
+"""The values that each input is drawn from, and their source: declared, learned from PyTorch, or from an example."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairway.model.values import (
     HALF_LOG_DECADES,
     LOG_DECADES,
     UNDECLARED_BELOW,
-    Flavour,
+    Flavor,
     make_tensor,
     resemble,
 )
@@ -27,12 +27,12 @@ class ValueRange:
     """The values that one input is drawn from."""
 
     values: Values = field(default_factory=Values)
-    """The limits that are kept: those declared, or those learned."""
+    """The limits that are respected: declared or learned."""
     source: str = NOT_DECLARED
     usual: tuple[int, int] | None = None
     """Ends of ordinary whole numbers, if the legal ones go further."""
     binary: bool = False
-    """Zeros and ones, at least one of each in a row: a mask whose meaning is not known."""
+    """Zeros and ones, with at least one ordinary value in a row: a mask whose meaning is not known."""
     nonnegative: bool = False
     like_example: bool = False
     """Ordinary values resemble the example."""
@@ -46,16 +46,16 @@ class ValueRange:
         return self.source == "declared"
 
 
-def first_range(spec: TensorSpec, example: torch.Tensor | None = None) -> ValueRange:
-    """Return what the spec line or the example says about an input's values, before PyTorch is run."""
+def choose_range(spec: TensorSpec, example: torch.Tensor | None = None) -> ValueRange:
+    """Return the range that the spec line or the example suggests for an input, before PyTorch is run."""
     if spec.values != Values():
         return ValueRange(spec.values, "declared")
     if spec.dtype == "bool" or (example is not None and _is_mask(spec.name, example)):
         return ValueRange(binary=example is not None and _is_mask(spec.name, example))
-    whole = "int" in spec.dtype
+    is_integer = "int" in spec.dtype
     if example is None:
-        return ValueRange(usual=(0, UNDECLARED_BELOW - 1) if whole else None)
-    if whole:
+        return ValueRange(usual=(0, UNDECLARED_BELOW - 1) if is_integer else None)
+    if is_integer:
         low, high = (int(example.min()), int(example.max())) if example.numel() else (0, 0)
         return ValueRange(usual=(min(low, 0), max(high, UNDECLARED_BELOW - 1)))
     if example.dtype.is_complex or _is_constant(example):
@@ -64,12 +64,12 @@ def first_range(spec: TensorSpec, example: torch.Tensor | None = None) -> ValueR
 
 
 def _is_constant(example: torch.Tensor) -> bool:
-    """Whether every element is the same: a placeholder that says nothing about legal values."""
+    """Return whether every element is the same: a placeholder, which says nothing about legal values."""
     return example.numel() == 0 or bool((example == example.reshape(-1)[0]).all())
 
 
 def _is_mask(name: str, example: torch.Tensor) -> bool:
-    """Whether an example of numbers is a mask: zeros and ones with a telling name, or both of them in rows."""
+    """Return whether an example is a mask: zeros and ones under a name with `mask`, or both of them in rows."""
     if example.dtype.is_complex or example.dim() == 0 or example.numel() == 0:
         return False
     if not bool(((example == 0) | (example == 1)).all()):
@@ -83,31 +83,34 @@ def draw_input(
     example: torch.Tensor | None,
     point: Point,
     generator: torch.Generator,
-    flavour: Flavour,
+    flavor: Flavor,
 ) -> torch.Tensor:
     """Return one input at a point, reproducible from the generator's state."""
     if legal.binary:
-        return _draw_binary(spec, example, point, generator, flavour)
-    if example is not None and (legal.confined or (legal.like_example and flavour in ("normal", "least", "most"))):
-        within: Flavour = flavour if flavour in ("least", "most", "mixed") else "normal"
+        return _draw_binary(spec, example, point, generator, flavor)
+    if example is not None and (legal.confined or (legal.like_example and flavor in ("normal", "least", "most"))):
+        within: Flavor = flavor if flavor in ("least", "most", "mixed") else "normal"
         return resemble(example, spec.sizes(point), generator, within)
-    made = make_tensor(replace(spec, values=legal.values), point, generator, flavour, legal.usual)
+    made = make_tensor(replace(spec, values=legal.values), point, generator, flavor, legal.usual)
     return made.abs() if legal.nonnegative else made
 
 
 def _draw_binary(
-    spec: TensorSpec, example: torch.Tensor | None, point: Point, generator: torch.Generator, flavour: Flavour
+    spec: TensorSpec, example: torch.Tensor | None, point: Point, generator: torch.Generator, flavor: Flavor
 ) -> torch.Tensor:
-    """Return rows of zeros and ones. They are padded on either side or have holes; `least` and `zeros` are all as the
-    example's first element, and no row is all the other value, which may be illegal."""
+    """Return rows of zeros and ones, padded on either side or with holes.
+
+    `least` and `zeros` repeat the example's first element. No row consists of the other value alone, since that may be
+    illegal.
+    """
     shape = spec.sizes(point)
     length = shape[-1] if shape else 1
     usual = bool(example.reshape(-1)[0]) if example is not None and example.numel() else True
     rows = shape[:-1]
-    if flavour in ("least", "zeros") or length < 2:
+    if flavor in ("least", "zeros") or length < 2:
         return torch.full(shape, usual).to(getattr(torch, spec.dtype))
     count = torch.randint(1, length + 1, (*rows, 1), generator=generator)
-    if flavour == "most":
+    if flavor == "most":
         count = torch.ones_like(count)
     place = torch.arange(length)
     shape_kind = int(torch.randint(0, 3, (), generator=generator))
@@ -128,17 +131,20 @@ def draw_inputs(
     examples: Sequence[torch.Tensor | None],
     point: Point,
     seed: int,
-    flavour: Flavour,
+    flavor: Flavor,
 ) -> list[torch.Tensor]:
-    """Return all inputs at a point. In the flavour `equal` rows, and inputs of one shape and dtype, are the same;
-    for odd seeds only some rows of such inputs are."""
+    """Return all inputs at a point.
+
+    In the flavor `equal`, all rows are the same, and so are inputs of one shape and dtype. For odd seeds only some
+    rows of such inputs are.
+    """
     generator = torch.Generator().manual_seed(seed)
-    first: Flavour = "normal" if flavour == "equal" else flavour
+    first: Flavor = "normal" if flavor == "equal" else flavor
     made = [
         draw_input(spec, legal, example, point, generator, first)
         for spec, legal, example in zip(specs, ranges, examples, strict=True)
     ]
-    if flavour != "equal":
+    if flavor != "equal":
         return made
     return _equalize(made, ranges) if seed % 2 == 0 else _equalize_rows(made, ranges, generator)
 
@@ -166,7 +172,7 @@ def _equalize(tensors: Sequence[torch.Tensor], ranges: Sequence[ValueRange]) -> 
 
 
 def describe_range(spec: TensorSpec, legal: ValueRange) -> str:
-    """Say in words what an input was drawn from."""
+    """Describe in words the values that an input was drawn from."""
     if legal.declared:
         return f"{str(spec.values).strip()}, declared"
     if legal.binary or spec.dtype == "bool":
@@ -174,7 +180,7 @@ def describe_range(spec: TensorSpec, legal: ValueRange) -> str:
     if legal.values.lengths is not None:
         return f"1..{legal.values.lengths}, {legal.source}"
     if "int" in spec.dtype:
-        low, high = legal_ends(spec, legal)
+        low, high = find_legal_ends(spec, legal)
         return f"{low:.0f}..{high:.0f}, {legal.source}"
     if legal.confined:
         return f"within the example's values, {legal.source}"
@@ -184,7 +190,7 @@ def describe_range(spec: TensorSpec, legal: ValueRange) -> str:
     return f"{sign}{FAR:g} and magnitudes 1e-{LOG_DECADES}..1e{decades}, {legal.source}{more}"
 
 
-def legal_ends(spec: TensorSpec, legal: ValueRange) -> tuple[float, float]:
+def find_legal_ends(spec: TensorSpec, legal: ValueRange) -> tuple[float, float]:
     """Return the smallest and the largest value that an input is drawn from, if its values are not declared."""
     values = legal.values
     if "int" in spec.dtype:

@@ -1,4 +1,4 @@
-"""One test: sizes and values, reproducible from plain data."""
+"""A sample: the sizes and values of one test, reproducible from plain data."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Literal
 
 import torch
 
-from fairway.model.dims import Point, show
+from fairway.model.dims import Point, describe_point
 from fairway.model.ranges import ValueRange
 from fairway.model.spec import TensorSpec
-from fairway.model.values import Flavour, bring_near
+from fairway.model.values import Flavor, bring_near
 
 TouchKind = Literal["near", "exact", "scale", "fill", "nonfinite"]
 
@@ -37,11 +37,11 @@ class Touch:
 
 @dataclass(frozen=True)
 class Sample:
-    """One test: a point, a seed and a flavour; or the user's own tensors, by number."""
+    """One set of inputs: a point, a seed and a flavor; or the user's own tensors, by number."""
 
     point: tuple[tuple[str, int], ...]
     seed: int = 1
-    flavour: Flavour = "normal"
+    flavor: Flavor = "normal"
     data: int | None = None
     touch: Touch | None = None
 
@@ -50,14 +50,14 @@ class Sample:
         return dict(self.point)
 
     def __str__(self) -> str:
-        what = f"your data #{self.data}" if self.data is not None else f"seed {self.seed}"
-        edge = "" if self.flavour == "normal" else f", {self.flavour} values"
+        source = f"your data #{self.data}" if self.data is not None else f"seed {self.seed}"
+        edge = "" if self.flavor == "normal" else f", {self.flavor} values"
         touch = "" if self.touch is None else f", {self.touch}"
-        return f"{show(self.sizes)} ({what}{edge}{touch})"
+        return f"{describe_point(self.sizes)} ({source}{edge}{touch})"
 
 
-def sample(point: Point, seed: int = 1, flavour: Flavour = "normal") -> Sample:
-    return Sample(tuple(point.items()), seed, flavour)
+def make_sample(point: Point, seed: int = 1, flavor: Flavor = "normal") -> Sample:
+    return Sample(tuple(point.items()), seed, flavor)
 
 
 def apply_touch(
@@ -67,7 +67,7 @@ def apply_touch(
     touch: Touch,
     seed: int,
 ) -> list[torch.Tensor]:
-    """Return the tensors with a sample's touch applied. Inputs in which the result would be illegal are left alone."""
+    """Return the tensors with a sample's touch applied. An input whose values would become illegal stays unchanged."""
     touched = []
     for spec, legal, tensor in zip(specs, ranges, tensors, strict=True):
         if (touch.input and touch.input != spec.name) or _is_settled(spec, legal):
@@ -81,12 +81,12 @@ def apply_touch(
         elif touch.kind == "scale":
             touched.append(_clamp(legal, tensor, tensor * touch.value) if _is_real(tensor) else tensor)
         else:
-            touched.append(_place(legal, tensor, touch, seed))
+            touched.append(_place_number(legal, tensor, touch, seed))
     return touched
 
 
 def _place_nonfinite(tensor: torch.Tensor, seed: int) -> torch.Tensor:
-    """Return the tensor with NaN, infinity and its negative in one element of six each; at least one of them."""
+    """Return the tensor with NaN, infinity and negative infinity in one element of six each, and in at least one."""
     pick = torch.randint(0, 6, tensor.shape, generator=torch.Generator().manual_seed(seed))
     if pick.numel():
         pick.view(-1)[0] = seed % 3
@@ -96,17 +96,17 @@ def _place_nonfinite(tensor: torch.Tensor, seed: int) -> torch.Tensor:
 
 
 def _touch_complex(legal: ValueRange, tensor: torch.Tensor, touch: Touch, seed: int) -> torch.Tensor:
-    """Return complex numbers with a touch: scaled as a whole, or with the number as a real one in some places."""
+    """Return complex numbers with a touch: all of them scaled, or some replaced by a real number."""
     if touch.kind == "scale":
         return tensor * touch.value
     if touch.kind == "near":
         return tensor
-    real = _place(legal, tensor.real, touch, seed)
+    real = _place_number(legal, tensor.real, touch, seed)
     return torch.where(real == tensor.real, tensor, real.to(tensor.dtype))
 
 
 def _is_settled(spec: TensorSpec, legal: ValueRange) -> bool:
-    """Whether single values mean nothing for this input: declared masks and lengths."""
+    """Return whether single values must not be changed: in declared masks and lengths, and in confined inputs."""
     return bool(spec.values.mask or legal.values.lengths or legal.confined)
 
 
@@ -114,7 +114,7 @@ def _is_real(tensor: torch.Tensor) -> bool:
     return tensor.dtype.is_floating_point
 
 
-def _ends(legal: ValueRange) -> tuple[float, float]:
+def _find_ends(legal: ValueRange) -> tuple[float, float]:
     values = legal.values
     high = values.below - 1 if values.below is not None else values.high
     low = values.low if values.low is not None else (0.0 if values.below is not None or legal.nonnegative else None)
@@ -122,30 +122,33 @@ def _ends(legal: ValueRange) -> tuple[float, float]:
 
 
 def _clamp(legal: ValueRange, tensor: torch.Tensor, changed: torch.Tensor) -> torch.Tensor:
-    low, high = _ends(legal)
+    low, high = _find_ends(legal)
     return changed.clamp(low, high).to(tensor.dtype)
 
 
-def _place(legal: ValueRange, tensor: torch.Tensor, touch: Touch, seed: int) -> torch.Tensor:
-    """Return the tensor with a number in it: everywhere (`fill`), or, by the seed, in rows and single elements, with
-    its neighbors above and below (`exact`)."""
-    low, high = _ends(legal)
+def _place_number(legal: ValueRange, tensor: torch.Tensor, touch: Touch, seed: int) -> torch.Tensor:
+    """Return the tensor with a number in it.
+
+    With `fill` the number is everywhere. With `exact` the number and its neighbors above and below are in some rows or
+    elements, chosen by the seed.
+    """
+    low, high = _find_ends(legal)
     number = touch.value
     if not low <= number <= high or (legal.binary and number not in (0, 1)):
         return tensor
     if not _is_real(tensor) and (number != int(number) or not _fits(tensor.dtype, int(number))):
         return tensor
-    whole = torch.full_like(tensor, number if _is_real(tensor) else int(number))
+    filled = torch.full_like(tensor, number if _is_real(tensor) else int(number))
     if touch.kind == "fill" or tensor.dtype == torch.bool or legal.binary:
-        return whole
+        return filled
     if _is_real(tensor):
         ends = torch.finfo(tensor.dtype)
-        above, below = (torch.nextafter(whole, torch.full_like(whole, end)) for end in (ends.max, ends.min))
+        above, below = (torch.nextafter(filled, torch.full_like(filled, end)) for end in (ends.max, ends.min))
     else:
-        above, below = whole + 1, whole - 1
-    choices = [whole, above.clamp(low, high).to(tensor.dtype), below.clamp(low, high).to(tensor.dtype)]
+        above, below = filled + 1, filled - 1
+    choices = [filled, above.clamp(low, high).to(tensor.dtype), below.clamp(low, high).to(tensor.dtype)]
     if seed % 3 == 0:
-        return whole
+        return filled
     generator = torch.Generator().manual_seed(seed)
     by_row = seed % 3 == 1 and tensor.dim() > 1
     shape = (*tensor.shape[:-1], 1) if by_row else tuple(tensor.shape)

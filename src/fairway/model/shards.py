@@ -1,4 +1,4 @@
-"""Which files a checkpoint consists of: one file, or the shards that an index lists, as transformers writes them."""
+"""The files of a checkpoint: one file, or the shards that an index lists, as transformers writes them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
-from fairway.model.memory_check import is_regular
+from fairway.model.memory_check import is_regular_file
 
-INDEX = ".index.json"
-LARGEST_INDEX = 50 * 2**20
-"""Bytes. That of a model of a trillion parameters has a few."""
+INDEX_SUFFIX = ".index.json"
+MAX_INDEX_BYTES = 50 * 2**20
+"""The largest size of an index. That of a model with a trillion parameters has a few MB."""
 
-_LIKELIEST = (
+_LIKELY_NAMES = (
     "model.safetensors",
     "model.safetensors.index.json",
     "pytorch_model.bin",
@@ -25,51 +25,61 @@ _LIKELIEST = (
 
 @dataclass(frozen=True)
 class Shards:
-    """The files, and which tensor the index says is in which."""
+    """The files, and the file of each tensor according to the index."""
 
     files: tuple[Path, ...]
-    where: Mapping[str, str] = field(default_factory=dict)
+    file_of: Mapping[str, str] = field(default_factory=dict)
     index: str = ""
 
-    def problems(self, state: Iterable[str]) -> list[str]:
-        """Where the index and the shards disagree."""
+    def find_problems(self, state: Iterable[str]) -> list[str]:
+        """Return the disagreements between the index and the shards."""
         if not self.index:
             return []
-        held = set(state)
-        lost = [f"missing {name}, in {file} by {self.index}" for name, file in self.where.items() if name not in held]
-        return lost + [f"unexpected {name}, not in {self.index}" for name in sorted(held) if name not in self.where]
+        present = set(state)
+        listed = self.file_of.items()
+        missing = [f"missing {name}, in {file} by {self.index}" for name, file in listed if name not in present]
+        unlisted = [name for name in sorted(present) if name not in self.file_of]
+        return missing + [f"unexpected {name}, not in {self.index}" for name in unlisted]
 
 
 def find_shards(path: Path) -> Shards:
-    """The files behind the path of a file, an index or a folder."""
+    """Return the files behind the path of a file, an index or a folder."""
     if path.is_dir():
-        inside = [path / name for name in _LIKELIEST if (path / name).is_file()]
+        inside = [path / name for name in _LIKELY_NAMES if (path / name).is_file()]
         inside = inside or [*sorted(path.glob("*.safetensors"))]
         if len(inside) != 1:
-            what = f"{len(inside)} files that could be it" if inside else "no model.safetensors and no index"
-            raise complain("FW104", f"{path} is a folder with {what}")
+            content = (
+                f"{len(inside)} files that could be the checkpoint" if inside else "no model.safetensors and no index"
+            )
+            raise complain(Code.CHECKPOINT_MISSING, f"{path} is a folder with {content}")
         path = inside[0]
-    if not is_regular(path):
-        raise complain("FW104", str(path))
-    return _indexed(path) if path.name.endswith(INDEX) else Shards((path,))
+    if not is_regular_file(path):
+        raise complain(Code.CHECKPOINT_MISSING, str(path))
+    return _read_index(path) if path.name.endswith(INDEX_SUFFIX) else Shards((path,))
 
 
-def _indexed(path: Path) -> Shards:
-    if path.stat().st_size > LARGEST_INDEX:
-        raise complain("FW105", f"{path.name} has {path.stat().st_size} bytes; an index has at most {LARGEST_INDEX}")
+def _read_index(path: Path) -> Shards:
+    if path.stat().st_size > MAX_INDEX_BYTES:
+        raise complain(
+            Code.CHECKPOINT_UNREADABLE,
+            f"{path.name} has {path.stat().st_size} bytes; an index has at most {MAX_INDEX_BYTES}",
+        )
     try:
-        read: Any = json.loads(path.read_bytes())
-        where = read["weight_map"]
-        fits = isinstance(where, dict) and where and all(isinstance(v, str) for v in where.values())
+        file_of = json.loads(path.read_bytes())["weight_map"]
+        is_map = isinstance(file_of, dict) and file_of and all(isinstance(v, str) for v in file_of.values())
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise complain("FW105", f"{path.name} is no index of shards: {type(error).__name__}") from error
-    if not fits:
-        raise complain("FW105", f"{path.name} is no index of shards: weight_map names no files")
+        raise complain(
+            Code.CHECKPOINT_UNREADABLE, f"{path.name} is not an index of shards: {type(error).__name__}"
+        ) from error
+    if not is_map:
+        raise complain(Code.CHECKPOINT_UNREADABLE, f"{path.name} is not an index of shards: weight_map names no files")
     files = []
-    for name in dict.fromkeys(where.values()):
+    for name in dict.fromkeys(file_of.values()):
         if Path(name).name != name:
-            raise complain("FW105", f"{path.name} names {name!r:.200}, which is not a file beside it")
-        if not is_regular(path.with_name(name)):
-            raise complain("FW104", f"{path.with_name(name)}, which {path.name} names")
+            raise complain(
+                Code.CHECKPOINT_UNREADABLE, f"{path.name} names {name!r:.200}; shards must be in the same folder"
+            )
+        if not is_regular_file(path.with_name(name)):
+            raise complain(Code.CHECKPOINT_MISSING, f"{path.with_name(name)}, which {path.name} names")
         files.append(path.with_name(name))
-    return Shards(tuple(files), where, path.name)
+    return Shards(tuple(files), file_of, path.name)

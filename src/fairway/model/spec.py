@@ -1,6 +1,6 @@
 """The spec language: `acc: float32[batch, time, 3]`, `ids: int64[batch, seq] < 30522`, `mask: bool[b, s] = padding`.
 
-Integers are fixed, names vary. A line that does not parse is answered with a caret under the place.
+Integers are fixed, names vary. If a line does not parse, the error message has a caret under the place.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import NoReturn
 
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
 from fairway.model.dims import Point, Size, parse_size
 
@@ -27,16 +28,16 @@ DTYPES = (
     "complex64",
 )
 
-LONGEST = 2000
-"""Characters in a line. Every answer quotes the line, and int() refuses numbers of more than 4300 digits."""
+MAX_LINE_CHARACTERS = 2000
+"""Characters in a line. Every error message quotes the line, and int() refuses numbers of more than 4300 digits."""
 
 MASKS = ("padding", "padding-left", "padding-right", "keep", "keep-left-padded", "keep-right-padded")
-"""Kinds of mask. `padding` is True where padded, `keep` where real; every row keeps at least one real element."""
+"""Kinds of mask. `padding` is True for padding, `keep` for real elements. Every row has at least one real element."""
 
 
 @dataclass(frozen=True)
 class Values:
-    """Which values are legal: whole numbers below a limit, a range, a mask, or row lengths up to a dim."""
+    """The legal values: integers below a limit, a range, a mask, or row lengths up to a dim."""
 
     below: int | None = None
     low: float | None = None
@@ -91,38 +92,38 @@ _DIM = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:=\s*(-?\d+)\s*\.\.\s*(-?\d+)\s*)?(?:%
 
 
 def parse_input(line: str) -> TensorSpec:
-    """The tensor that one spec line declares."""
+    """Parse one spec line."""
     _refuse_long(line)
     name = _NAME.match(line)
     if name is None:
-        _stop(line, 0, "an input's name belongs here")
+        _refuse_line(line, 0, "an input's name belongs here")
     at = name.end()
     if line[at : at + 1] != ":":
-        _stop(line, at, "a colon belongs here, after the input's name")
+        _refuse_line(line, at, "a colon belongs here, after the input's name")
     dtype = _DTYPE.match(line, at + 1)
     if dtype is None or dtype[1] not in DTYPES:
-        _stop(line, at + 1 + _blank(line, at + 1), "a dtype belongs here: " + ", ".join(DTYPES))
+        _refuse_line(line, at + 1 + _count_blanks(line, at + 1), "a dtype belongs here: " + ", ".join(DTYPES))
     at = dtype.end()
     if line[at : at + 1] != "[":
-        _stop(line, at, "the shape belongs here, in brackets")
+        _refuse_line(line, at, "the shape belongs here, in brackets")
     close = line.find("]", at)
     if close < 0:
-        _stop(line, len(line), "the shape's closing bracket is missing")
+        _refuse_line(line, len(line), "the shape's closing bracket is missing")
     shape = _parse_shape(line, at + 1, close)
     return TensorSpec(name[1], dtype[1], shape, _parse_values(line, close + 1, dtype[1], shape))
 
 
 def parse_dim(text: str) -> tuple[str, tuple[int, int] | None, int | None]:
-    """(name, bounds, multiple) from `time=10..2000`, `seq%8` or both."""
+    """Return (name, bounds, multiple) from `time=10..2000`, `seq%8` or both."""
     _refuse_long(text)
-    found = _DIM.match(text)
-    if found is None or (found[2] is None and found[4] is None):
+    match = _DIM.match(text)
+    if match is None or (match[2] is None and match[4] is None):
         stem = re.match(r"\s*[A-Za-z_]\w*\s*", text)
-        _stop(text, stem.end() if stem else 0, "a dim is written name=low..high, name%multiple, or both")
-    if found[4] is not None and int(found[4]) == 0:
-        _stop(text, found.start(4), "a multiple is at least 1")
-    bounds = None if found[2] is None else (int(found[2]), int(found[3]))
-    return found[1], bounds, None if found[4] is None else int(found[4])
+        _refuse_line(text, stem.end() if stem else 0, "a dim is written name=low..high, name%multiple, or both")
+    if match[4] is not None and int(match[4]) == 0:
+        _refuse_line(text, match.start(4), "a multiple is at least 1")
+    bounds = None if match[2] is None else (int(match[2]), int(match[3]))
+    return match[1], bounds, None if match[4] is None else int(match[4])
 
 
 def _parse_shape(line: str, start: int, end: int) -> tuple[Size, ...]:
@@ -134,7 +135,7 @@ def _parse_shape(line: str, start: int, end: int) -> tuple[Size, ...]:
         try:
             sizes.append(parse_size(part))
         except ValueError:
-            _stop(line, at + _blank(part, 0), "a size belongs here: a number, a name, or 2*name+1")
+            _refuse_line(line, at + _count_blanks(part, 0), "a size belongs here: a number, a name, or 2*name+1")
         at += len(part) + 1
     return tuple(sizes)
 
@@ -143,30 +144,30 @@ def _parse_values(line: str, at: int, dtype: str, shape: tuple[Size, ...]) -> Va
     rest = line[at:]
     if not rest.strip():
         return Values()
-    place = at + _blank(rest, 0)
-    if found := _BELOW.match(rest):
-        if "int" not in dtype or int(found[1]) < 1:
-            _stop(line, place, "`< N` is for whole numbers, with N at least 1")
-        _check_fits(line, place, dtype, 0, int(found[1]) - 1)
-        return Values(below=int(found[1]))
-    if found := _RANGE.match(rest):
-        low, high = float(found[1]), float(found[2])
+    place = at + _count_blanks(rest, 0)
+    if match := _BELOW.match(rest):
+        if "int" not in dtype or int(match[1]) < 1:
+            _refuse_line(line, place, "`< N` is for whole numbers, with N at least 1")
+        _check_fits(line, place, dtype, 0, int(match[1]) - 1)
+        return Values(below=int(match[1]))
+    if match := _RANGE.match(rest):
+        low, high = float(match[1]), float(match[2])
         if not (isfinite(low) and isfinite(high)):
-            _stop(line, place, "the ends of a range are finite")
+            _refuse_line(line, place, "the ends of a range are finite")
         if low > high:
-            _stop(line, place, f"the range {low:g}..{high:g} is empty")
+            _refuse_line(line, place, f"the range {low:g}..{high:g} is empty")
         if dtype == "bool":
-            _stop(line, place, "`in low..high` is for numbers")
+            _refuse_line(line, place, "`in low..high` is for numbers")
         if "int" in dtype and not (low.is_integer() and high.is_integer()):
-            _stop(line, place, f"{dtype} holds whole numbers; write the range with whole numbers")
+            _refuse_line(line, place, f"{dtype} holds whole numbers; write the range with whole numbers")
         _check_fits(line, place, dtype, low, high)
         return Values(low=low, high=high)
-    if found := _KIND.match(rest):
-        if found[1] == "lengths" and found[2]:
-            return Values(lengths=_parse_lengths(line, at + found.start(2), found[2]))
-        if found[1] in MASKS and shape:
-            return Values(mask=found[1])
-    _stop(
+    if match := _KIND.match(rest):
+        if match[1] == "lengths" and match[2]:
+            return Values(lengths=_parse_lengths(line, at + match.start(2), match[2]))
+        if match[1] in MASKS and shape:
+            return Values(mask=match[1])
+    _refuse_line(
         line,
         place,
         "the legal values belong here: `< N`, `in low..high`, `= lengths(dim)`, or `=` and one of " + ", ".join(MASKS),
@@ -177,27 +178,30 @@ def _parse_lengths(line: str, at: int, text: str) -> Size:
     try:
         return parse_size(text)
     except ValueError:
-        _stop(line, at + _blank(text, 0), "a dim's name belongs here")
+        _refuse_line(line, at + _count_blanks(text, 0), "a dim's name belongs here")
 
 
 def _check_fits(line: str, at: int, dtype: str, low: float, high: float) -> None:
-    found = re.fullmatch(r"(u?)int(\d+)", dtype)
-    if found is None:
+    match = re.fullmatch(r"(u?)int(\d+)", dtype)
+    if match is None:
         return
-    span = 2 ** int(found[2])
-    least, most = (0, span - 1) if found[1] else (-span // 2, span // 2 - 1)
+    span = 2 ** int(match[2])
+    least, most = (0, span - 1) if match[1] else (-span // 2, span // 2 - 1)
     if low < least or high > most:
-        _stop(line, at, f"{dtype} holds {least}..{most} only")
+        _refuse_line(line, at, f"{dtype} holds {least}..{most} only")
 
 
-def _blank(text: str, at: int) -> int:
+def _count_blanks(text: str, at: int) -> int:
     return len(text[at:]) - len(text[at:].lstrip())
 
 
 def _refuse_long(line: str) -> None:
-    if len(line) > LONGEST:
-        raise complain("FW001", f"the line has {len(line)} characters, at most {LONGEST} are read: {line[:40]!r}…")
+    if len(line) > MAX_LINE_CHARACTERS:
+        raise complain(
+            Code.SPEC_SYNTAX,
+            f"the line has {len(line)} characters, at most {MAX_LINE_CHARACTERS} are read: {line[:40]!r}…",
+        )
 
 
-def _stop(line: str, at: int, what: str) -> NoReturn:
-    raise complain("FW001", f"{what}\n    {line}\n    {' ' * at}^")
+def _refuse_line(line: str, at: int, what: str) -> NoReturn:
+    raise complain(Code.SPEC_SYNTAX, f"{what}\n    {line}\n    {' ' * at}^")

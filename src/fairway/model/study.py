@@ -1,4 +1,4 @@
-"""What was learned about a model by running it before any export: legal values, and branches with how to reach them."""
+"""The study of a model, made by running it before any export: legal values, and branches with ways to reach them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Line = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Unreached:
-    """A branch of the model's own code that depends on the inputs and of which no sample took one side."""
+class UnreachedBranch:
+    """A branch in the model's own code that depends on the inputs, and of which no sample took one side."""
 
     where: Where
     condition: str
     missing: bool
-    """The answer that no sample gave."""
+    """The value of the condition that no sample gave."""
     about: str
     """`values` or `sizes`."""
     reads: frozenset[Line] = frozenset()
-    """Lines at which values are read for it, if nothing else shows that it depends on the inputs."""
+    """The lines at which it reads values, if nothing else shows that it depends on the inputs."""
 
     def __str__(self) -> str:
         return f"{self.where.file}:{self.where.line}: `{self.condition}` was never {str(self.missing).lower()}"
@@ -31,28 +31,28 @@ class Unreached:
 
 @dataclass(frozen=True)
 class WarmUp:
-    """Runs after which the model's answers no longer depend on what was run before."""
+    """Runs after which the model's outputs no longer depend on earlier runs."""
 
     points: tuple[tuple[tuple[str, int], ...], ...]
     settled: tuple[str, ...]
     """The buffers and attributes that do not change any more."""
     fails_fresh: bool
-    """Whether the model fails at some sizes as long as these runs were not made."""
+    """True if the model fails at some sizes before these runs."""
     holds_tensors: bool = True
-    """Whether more than flags and numbers is settled."""
+    """True if the settled state is more than flags and numbers."""
 
 
 @dataclass(frozen=True)
 class Study:
-    """Plain data that every later stage may read."""
+    """Knowledge about a model as plain data, for every later stage."""
 
     ranges: tuple[ValueRange, ...] = ()
-    """What each input is drawn from; empty if a function makes the inputs."""
+    """The range of values of each input; empty if a function makes the inputs."""
     literals: tuple[float, ...] = ()
     """Numbers in the model's own code and settings."""
     aimed: tuple[Sample, ...] = ()
-    """Samples found on purpose to take the rare side of a branch."""
-    unreached: tuple[Unreached, ...] = ()
+    """Samples that were searched for to take the rare side of a branch."""
+    unreached: tuple[UnreachedBranch, ...] = ()
     both_ways: frozenset[Line] = frozenset()
     """Lines of branches of which samples took both sides."""
     flops_per_volume: float = 0.0
@@ -61,4 +61,4 @@ class Study:
     """The first sample at which two runs differed, and the line that drew random numbers."""
     warm_up: WarmUp | None = None
     note: str = ""
-    """Why nothing was learned, if so."""
+    """The reason why nothing was learned; empty if something was."""

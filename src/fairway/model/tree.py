@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
+
+Tree: TypeAlias = Any
+"""A nested value: lists, tuples, dicts and dataclasses of tensors, slots or other leaves."""
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Stands in a template for the tensor with this number."""
+    """The place in a template of the tensor with this number."""
 
     index: int
 
@@ -21,15 +24,15 @@ class Slot:
 @dataclass(frozen=True)
 class TreeLeaf:
     path: tuple[str, ...]
-    value: Any
+    value: Tree
 
     @property
     def name(self) -> str:
         return ".".join(self.path)
 
 
-def flatten(value: Any, path: tuple[str, ...] = ()) -> list[TreeLeaf]:
-    """Every leaf with its path. None is no leaf; whatever is not a container is one."""
+def flatten(value: Tree, path: tuple[str, ...] = ()) -> list[TreeLeaf]:
+    """Return every leaf with its path. Everything that is not a container is a leaf, except None."""
     if value is None:
         return []
     if isinstance(value, Mapping):
@@ -44,11 +47,11 @@ def flatten(value: Any, path: tuple[str, ...] = ()) -> list[TreeLeaf]:
     return [TreeLeaf(path, value)]
 
 
-def template(value: Any, counter: list[int] | None = None) -> Any:
-    """The same structure with a `Slot` where each tensor stood, numbered as `flatten` orders them."""
+def make_template(value: Tree, counter: list[int] | None = None) -> Tree:
+    """Return the same structure with a `Slot` for each tensor, numbered in the order of `flatten`."""
     counter = [0] if counter is None else counter
 
-    def put(item: Any) -> Any:
+    def put(item: Tree) -> Tree:
         if isinstance(item, torch.Tensor):
             counter[0] += 1
             return Slot(counter[0] - 1)
@@ -57,16 +60,16 @@ def template(value: Any, counter: list[int] | None = None) -> Any:
     return put(value)
 
 
-def fill(shape: Any, tensors: Sequence[torch.Tensor]) -> Any:
-    """The template with its slots filled."""
+def fill_template(shape: Tree, tensors: Sequence[torch.Tensor]) -> Tree:
+    """Return the template with its slots filled."""
 
-    def put(item: Any) -> Any:
+    def put(item: Tree) -> Tree:
         return tensors[item.index] if isinstance(item, Slot) else _rebuild(item, put)
 
     return put(shape)
 
 
-def _rebuild(value: Any, put: Any) -> Any:
+def _rebuild(value: Tree, put: Callable[[Tree], Tree]) -> Tree:
     if isinstance(value, Slot | type):
         return value
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -76,10 +79,10 @@ def _rebuild(value: Any, put: Any) -> Any:
     if type(value) is dict:
         return {key: put(item) for key, item in value.items()}
     if isinstance(value, Mapping):
-        # OrderedDict and transformers' ModelOutput: made anew from the same keys.
+        # OrderedDict and transformers' ModelOutput are built again from the same keys.
         return type(value)(**{key: put(item) for key, item in value.items()})
     if dataclasses.is_dataclass(value):
-        # Not dataclasses.replace, which refuses fields that are not arguments of __init__.
+        # dataclasses.replace refuses fields that are not arguments of __init__.
         new = copy.copy(value)
         for item in dataclasses.fields(value):
             object.__setattr__(new, item.name, put(getattr(value, item.name)))

@@ -1,6 +1,6 @@
-"""The tensors that a model holds, of any kind: their bytes, and their fingerprint.
+"""Counts the bytes of a model's tensors of any kind, and hashes them.
 
-A model may hold sparse tensors, which have no bytes of their own, and its `state_dict` may hold what is no tensor.
+A model may contain sparse tensors, whose bytes are those of their parts, and its `state_dict` more than tensors.
 """
 
 from __future__ import annotations
@@ -8,21 +8,23 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from fairway.model.weight_mappings import Mappings
+from fairway.torch_internals import read_sparse_parts
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 
 
-def parts_of(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def split_into_dense(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Return the dense tensors that a tensor consists of: itself, or the indices and values of a sparse one."""
     if tensor.layout == torch.strided:
         return (tensor,)
     if tensor.layout == torch.sparse_coo:
-        return tensor._indices(), tensor._values()
+        return read_sparse_parts(tensor)
     if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
         return tensor.crow_indices(), tensor.col_indices(), tensor.values()
     if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
@@ -30,28 +32,29 @@ def parts_of(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return (tensor.to_dense(),)
 
 
-def bytes_of(tensor: torch.Tensor) -> int:
-    return sum(part.nbytes for part in parts_of(tensor))
+def count_bytes(tensor: torch.Tensor) -> int:
+    """Return the bytes of a tensor of any layout."""
+    return sum(part.nbytes for part in split_into_dense(tensor))
 
 
-def bytes_held(*models: torch.nn.Module) -> int:
+def count_held_bytes(*models: torch.nn.Module) -> int:
     """Return the bytes of all parameters and buffers."""
-    return sum(bytes_of(tensor) for model in models for tensor in (*model.parameters(), *model.buffers()))
+    return sum(count_bytes(tensor) for model in models for tensor in (*model.parameters(), *model.buffers()))
 
 
-def hash_held(model: torch.nn.Module, large_bytes: int, hash_file: Callable[[str], str]) -> str:
-    """Return a fingerprint of class, names, shapes and values of every parameter and buffer.
+def hash_weights(model: torch.nn.Module, large_bytes: int, hash_file: Callable[[str], str]) -> str:
+    """Return a hash of class, names, shapes and values of every parameter and buffer.
 
-    Of a tensor that lies in a large checkpoint, its place there and the file's own hash are taken: the file is read
-    once, and never through the model's memory.
+    For a tensor in a large checkpoint, its place there and the file's own hash are used: the file is read once, and
+    never through the model's memory.
     """
     digest = hashlib.sha256(f"{type(model).__module__}.{type(model).__qualname__}".encode())
     mappings = Mappings()
-    for name, tensor in _entries(model):
+    for name, tensor in _list_tensors(model):
         if tensor.layout != torch.strided or tensor.is_quantized:
             digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}{tensor.layout}".encode())
-            for part in parts_of(tensor.dequantize() if tensor.is_quantized else tensor):
-                digest.update(memoryview(_numbers(part)))
+            for part in split_into_dense(tensor.dequantize() if tensor.is_quantized else tensor):
+                digest.update(_view_bytes(part))
             continue
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
         mapped = tensor.is_contiguous() and tensor.device.type == "cpu"
@@ -59,35 +62,37 @@ def hash_held(model: torch.nn.Module, large_bytes: int, hash_file: Callable[[str
         if span is not None and os.path.getsize(span.path) >= large_bytes:
             digest.update(f"{hash_file(span.path)}{span.offset}{span.length}".encode())
         else:
-            digest.update(memoryview(_numbers(tensor)))
+            digest.update(_view_bytes(tensor))
     return digest.hexdigest()
 
 
-def _entries(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the tensors of the model's state, by name, and plain values beside them as tensors of their text."""
+def _list_tensors(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Return the tensors of the model's state, by name. Plain values become part of the name of an empty tensor."""
     try:
         state = model.state_dict()
-    except Exception:  # the user's own may do anything
+    except Exception:  # the user's own state_dict may do anything
         state = {}
-    entries = list(_walk("", state))
+    entries = list(_find_tensors("", state))
     return iter(entries or [*model.named_parameters(), *model.named_buffers()])
 
 
-def _walk(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
+def _find_tensors(name: str, value: object) -> Iterator[tuple[str, torch.Tensor]]:
     if isinstance(value, torch.Tensor):
         yield name, value
     elif isinstance(value, Mapping):
-        for key, one in value.items():
-            yield from _walk(f"{name}.{key}" if name else str(key), one)
+        for key, item in value.items():
+            yield from _find_tensors(f"{name}.{key}" if name else str(key), item)
     elif isinstance(value, list | tuple):
-        for number, one in enumerate(value):
-            yield from _walk(f"{name}.{number}", one)
+        for number, item in enumerate(value):
+            yield from _find_tensors(f"{name}.{number}", item)
     else:
-        # Of other objects the class is all that is the same in another process.
+        # For other objects, only the class is the same in another process.
         text = repr(value) if isinstance(value, _PLAIN) else f"{type(value).__module__}.{type(value).__qualname__}"
         yield f"{name}={text}", torch.empty(0)
 
 
-def _numbers(tensor: torch.Tensor) -> Any:
+def _view_bytes(tensor: torch.Tensor) -> memoryview:
+    """Return a dense tensor's bytes."""
     dense = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
-    return dense.reshape(-1).view(torch.uint8).numpy()
+    array: npt.NDArray[np.uint8] = dense.reshape(-1).view(torch.uint8).numpy()
+    return array.data

@@ -1,49 +1,49 @@
-"""Where records lie, and the hashes and versions that they state."""
+"""Paths of records, and the hashes and versions that they state."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import platform
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import blake3
 
 if TYPE_CHECKING:
     import torch
 
-FORMAT = 1
-LARGE = 64 * 2**20
-"""Bytes of a checkpoint whose tensors are known by their places in it."""
-INSIDE = "fairway"
-"""The key of the short record in the file's metadata."""
+LARGE_CHECKPOINT_BYTES = 64 * 2**20
+"""A tensor in a larger checkpoint is identified by its place in it."""
+METADATA_KEY = "fairway"
+"""The key of the short record in the metadata of the ONNX file."""
 
 PACKAGES = ("fairway", "torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "transformers", "numpy")
 
 
-def record_path(path: Path) -> Path:
+def get_record_path(path: Path) -> Path:
+    """Return the path of the record beside a model file or a folder."""
     return path.with_name(path.name + ".json") if path.suffix != ".onnx" else path.with_suffix(".fairway.json")
 
 
-def versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+def read_versions() -> dict[str, str]:
+    """Return the installed versions that a record names."""
+    versions = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = metadata.version(package)
+            versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def hash_model(model: torch.nn.Module) -> str:
-    """A fingerprint of class, names, shapes and values of every parameter and buffer."""
-    from fairway.model.weight_hash import hash_held
+    """Return a hash over the class, and the names, shapes and values of all parameters and buffers."""
+    from fairway.model.weight_hash import hash_weights
 
-    return hash_held(model, LARGE, lambda path: hash_checkpoint(Path(path)))
+    return hash_weights(model, LARGE_CHECKPOINT_BYTES, lambda path: hash_checkpoint(Path(path)))
 
 
 def hash_file(path: Path) -> str:
@@ -51,44 +51,29 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def hash_once(path: Path) -> str:
-    """The file's hash, computed again only where the file has changed."""
-    return _hash_of("sha256", *_stamp(path))
+def hash_file_cached(path: Path) -> str:
+    """Return the sha256 of a file. It is computed again only if the file has changed."""
+    return _hash_by_stamp("sha256", *_read_stamp(path))
 
 
 def hash_checkpoint(path: Path) -> str:
-    """Of a checkpoint its BLAKE3, likewise: it is read whole for every export and before every use of a linked file,
-    and SHA-256 takes more than twice as long, or far more where the CPU has no instructions for it."""
-    return _hash_of("blake3", *_stamp(path))
+    """Return the BLAKE3 of a checkpoint. It is computed again only if the file has changed.
+
+    A checkpoint is hashed at every export and before every use of a linked file. SHA-256 takes more than twice as long,
+    and far longer on a CPU without instructions for it.
+    """
+    return _hash_by_stamp("blake3", *_read_stamp(path))
 
 
-def _stamp(path: Path) -> tuple[str, int, int]:
+def _read_stamp(path: Path) -> tuple[str, int, int]:
     now = os.stat(path)
     return os.path.realpath(path), now.st_mtime_ns, now.st_size
 
 
 @cache
-def _hash_of(kind: str, path: str, changed: int, size: int) -> str:
+def _hash_by_stamp(kind: str, path: str, changed_at: int, size: int) -> str:
     with open(path, "rb") as file:
-        by: Any = blake3.blake3 if kind == "blake3" else kind
-        return hashlib.file_digest(file, by).hexdigest()
-
-
-def short(record: dict[str, Any]) -> str:
-    """What goes into the file's own metadata: enough to know what was proven, without paths of this machine."""
-    evidence = record["evidence"] or {}
-    kept = {
-        "format": FORMAT,
-        "verdict": record["verdict"],
-        "route": record["route"],
-        "remedies": [r["name"] for r in record["remedies"]],
-        "domain": record["subject"]["domain"],
-        "subject_sha256": record["subject"]["sha256"],
-        "level": evidence.get("level"),
-        "points": len(evidence.get("tested", ())),
-        "versions": record["versions"],
-    }
-    if record.get("quantised"):
-        told = ("said", "from", "scheme", "cpu", "arithmetic")
-        kept["quantised"] = {key: record["quantised"].get(key) for key in told}
-    return json.dumps(kept, sort_keys=True)
+        if kind == "blake3":
+            digest = hashlib.file_digest(file, blake3.blake3)  # type: ignore[arg-type] # the stub of blake3 lacks `name`
+            return digest.hexdigest()
+        return hashlib.file_digest(file, kind).hexdigest()

@@ -1,7 +1,7 @@
-"""Where a piece of work stands, made of the events it sends: for a terminal's one line, and for whoever watches.
+"""Progress of a running command: typed events in, a snapshot out.
 
-Events are `("part", name)`, `("stage", text)`, `("rung", step)`, `("outcome", rung)`, `("sample", done, total, text)`,
-`("count", done, total, things, text)`, `("best", text)`, and `("tick",)`, which says that somebody is still at work.
+The terminal shows the snapshot in one line. An export also writes it to `progress.json` in its workshop, where
+`fairway ui` reads it.
 """
 
 from __future__ import annotations
@@ -13,156 +13,194 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
-FILE = "progress.json"
-FORMAT = 1
-EVERY = 0.5
-"""Seconds between two writings; a rung that begins or ends is written at once."""
+PROGRESS_FILE = "progress.json"
+PROGRESS_FORMAT = 2
+WRITE_INTERVAL_SECONDS = 0.5
+MIN_SECONDS_FOR_ESTIMATE = 1.0
 
-ENOUGH = 1.0
-"""Seconds of counting before the time that is left is guessed."""
+VERDICT_ORDER = ("failed", "wrong", "unproven", "verified")
 
-_BETTER = ("failed", "wrong", "unproven", "verified")
+
+@dataclass(frozen=True)
+class PartStarted:
+    """A part that has stages and rungs started, such as one graph of a generator."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class StageStarted:
+    """A stage that is not a rung started, such as reading the model."""
+
+    label: str
+
+
+@dataclass(frozen=True)
+class RungStarted:
+    """A rung of the ladder started."""
+
+    route: str
 
 
 @dataclass(frozen=True)
 class RungFinished:
-    """A rung that is behind us."""
+    """A rung of the ladder ended. `seconds` is the time it took."""
 
     route: str
     verdict: str
     seconds: float
-    right: int | None
-    samples: int | None
-    codes: tuple[str, ...]
+    samples_right: int | None = None
+    samples_total: int | None = None
+    finding_codes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return self.verdict + (f", {self.right} of {self.samples} right" if self.samples else "")
+        if not self.samples_total:
+            return self.verdict
+        return f"{self.verdict}, {self.samples_right} of {self.samples_total} right"
 
 
 @dataclass(frozen=True)
-class Standing:
-    """What is being done, how far it is, and what is best so far. Times are seconds since 1970."""
+class ItemsCounted:
+    """Some of a known number of items are done: samples, trials, windows."""
 
-    began: float
+    done: int
+    total: int
+    unit: str
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class BestChanged:
+    """There is a new best candidate of something that is not a ladder: a scheme, a set of optimizer passes."""
+
+    label: str
+
+
+@dataclass(frozen=True)
+class StillWorking:
+    """A heartbeat. It changes nothing but keeps displays alive."""
+
+
+Event: TypeAlias = PartStarted | StageStarted | RungStarted | RungFinished | ItemsCounted | BestChanged | StillWorking
+EventSink: TypeAlias = Callable[[Event], None]
+
+
+def ignore_event(event: Event) -> None:
+    """The default event sink; does nothing."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The stage or rung that runs, its count, and the best result so far. Times are Unix seconds."""
+
+    started_at: float
     part: str = ""
-    doing: str = "starting"
-    rung: str = ""
-    rung_began: float = 0.0
-    walked: tuple[RungFinished, ...] = ()
-    done: int = 0
-    total: int = 0
-    counted: str = ""
-    """What is counted: samples, trials, …"""
-    first: int = 0
-    """How many were done when the counting began, at `since`."""
-    since: float = 0.0
-    at: float = 0.0
-    """When `done` was last heard of."""
+    label: str = "starting"
+    route: str = ""
+    route_started_at: float = 0.0
+    finished: tuple[RungFinished, ...] = ()
+    count: ItemsCounted | None = None
+    count_started_at: float = 0.0
+    count_started_with: int = 0
+    count_updated_at: float = 0.0
     best: str = ""
 
-    def left(self, now: float) -> float | None:
-        """Seconds until what is counted is through, as far as its pace so far tells."""
-        spent, did = self.at - self.since, self.done - self.first
-        if did <= 0 or spent < ENOUGH:
+    def seconds_left(self, now: float) -> float | None:
+        """Estimate the time until the current count is complete, or return None if it is too early to tell."""
+        if self.count is None:
             return None
-        return max(0.0, spent / did * (self.total - self.done) - (now - self.at))
+        elapsed = self.count_updated_at - self.count_started_at
+        items = self.count.done - self.count_started_with
+        if items <= 0 or elapsed < MIN_SECONDS_FOR_ESTIMATE:
+            return None
+        remaining = elapsed / items * (self.count.total - self.count.done)
+        return max(0.0, remaining - (now - self.count_updated_at))
 
-    def words(self, now: float) -> list[str]:
-        """What to say, the most needed first: a narrow line has room for some of it only."""
-        told = [" ".join(one for one in (self.part, self.rung or self.doing) if one)]
-        if self.total:
-            told.append(f"{self.done}/{self.total} {self.counted}".rstrip())
-        if (left := self.left(now)) is not None:
-            told.append(f"{show_time(left)} left")
+    def describe(self, now: float) -> list[str]:
+        """Return phrases for a line, the most important first, because a narrow line has room for only some."""
+        phrases = [" ".join(word for word in (self.part, self.route or self.label) if word)]
+        if self.count is not None and self.count.total:
+            phrases.append(f"{self.count.done}/{self.count.total} {self.count.unit}")
+        if (left := self.seconds_left(now)) is not None:
+            phrases.append(f"{format_duration(left)} left")
         if self.best:
-            told.append(f"best so far {self.best}")
-        return told + ([self.doing] if self.rung and self.doing else [])
+            phrases.append(f"best so far {self.best}")
+        return phrases + ([self.label] if self.route and self.label else [])
 
 
-def show_time(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def hear(standing: Standing, event: Any, now: float) -> Standing:
-    """The standing after one more event; one that is not known changes nothing."""
+def apply_event(progress: Progress, event: Event, now: float) -> Progress:
+    """Return the progress after one more event."""
     match event:
-        case ("part", name):
-            return replace(standing, part=str(name), rung="", walked=(), best="", total=0)
-        case ("stage", text):
-            return replace(standing, doing=str(text), rung="", total=0)
-        case ("rung", step):
-            return replace(standing, rung=step.name, rung_began=now, doing="", total=0)
-        case ("sample", done, total, text):
-            return _count(replace(standing, doing=str(text)), done, total, "samples", now)
-        case ("count", done, total, things, text):
-            return _count(replace(standing, doing=str(text)), done, total, str(things), now)
-        case ("outcome", rung):
-            walked = (*standing.walked, _walked(rung))
-            best = max(walked, key=lambda one: (_BETTER.index(one.verdict), one.right or 0))
-            return replace(
-                standing,
-                walked=walked,
-                rung="",
-                doing=f"{walked[-1].route}: {walked[-1].verdict}",
-                total=0,
-                best=str(best),
-            )
-        case ("best", text):
-            return replace(standing, best=str(text))
-    return standing
+        case PartStarted(name):
+            return replace(progress, part=name, route="", finished=(), best="", count=None)
+        case StageStarted(label):
+            return replace(progress, label=label, route="", count=None)
+        case RungStarted(route):
+            return replace(progress, route=route, route_started_at=now, label="", count=None)
+        case RungFinished():
+            return _finish_rung(progress, event)
+        case ItemsCounted():
+            return _update_count(progress, event, now)
+        case BestChanged(label):
+            return replace(progress, best=label)
+        case StillWorking():
+            return progress
 
 
-def _count(standing: Standing, done: int, total: int, what: str, now: float) -> Standing:
-    again = standing.total == 0 or what != standing.counted or done < standing.done
-    first, since = (done, now) if again else (standing.first, standing.since)
-    return replace(standing, done=done, total=total, counted=what, first=first, since=since, at=now)
+def _finish_rung(progress: Progress, rung: RungFinished) -> Progress:
+    finished = (*progress.finished, rung)
+    best = max(finished, key=lambda rung: (VERDICT_ORDER.index(rung.verdict), rung.samples_right or 0))
+    label = f"{rung.route}: {rung.verdict}"
+    return replace(progress, label=label, route="", count=None, finished=finished, best=str(best))
 
 
-def _walked(rung: Any) -> RungFinished:
-    evidence = rung.evidence
-    right, samples = None, None
-    if evidence is not None:
-        right, samples = evidence.points_right, sum(not one.note.startswith("not legal") for one in evidence.tested)
-    codes = tuple(dict.fromkeys(finding.code for finding in rung.findings))
-    return RungFinished(rung.step.name, rung.verdict, round(rung.seconds, 2), right, samples, codes)
+def _update_count(progress: Progress, count: ItemsCounted, now: float) -> Progress:
+    previous = progress.count
+    if previous is None or previous.unit != count.unit or count.done < previous.done:
+        progress = replace(progress, count_started_at=now, count_started_with=count.done)
+    return replace(progress, label=count.label, count=count, count_updated_at=now)
 
 
-class Diary:
-    """Keeps a workshop's `progress.json` up to date while an export runs; it goes with the workshop.
+class ProgressFile:
+    """Writes progress to `progress.json` in the workshop while an export runs.
 
-    Always a whole file, since each is written beside and renamed. A disk that is full costs the diary, not the export.
+    The file is replaced atomically, so readers always see a complete document. A full disk costs the progress file, not
+    the export.
     """
 
     def __init__(self, folder: Path, target: str, model: str) -> None:
-        self._path = folder / FILE
-        self._about = {"format": FORMAT, "pid": os.getpid(), "target": target, "model": model}
-        self._standing = Standing(time.time())
-        self._written = 0.0
-        self._write(self._standing.began)
+        self._path = folder / PROGRESS_FILE
+        self._header = {"format": PROGRESS_FORMAT, "pid": os.getpid(), "target": target, "model": model}
+        self._progress = Progress(started_at=time.time())
+        self._write(self._progress.started_at)
 
-    def __call__(self, event: Any) -> None:
+    def __call__(self, event: Event) -> None:
         now = time.time()
-        self._standing = hear(self._standing, event, now)
-        if event[0] in ("rung", "outcome") or now - self._written >= EVERY:
+        self._progress = apply_event(self._progress, event, now)
+        if isinstance(event, RungStarted | RungFinished) or now - self._written_at >= WRITE_INTERVAL_SECONDS:
             self._write(now)
 
     def _write(self, now: float) -> None:
-        self._written = now
-        part = self._path.with_suffix(".part")
+        self._written_at = now
+        partial = self._path.with_suffix(".part")
         with contextlib.suppress(OSError):
-            part.write_text(json.dumps({**self._about, "now": now, **asdict(self._standing)}))
-            os.rename(part, self._path)
+            partial.write_text(json.dumps({**self._header, "now": now, **asdict(self._progress)}))
+            os.rename(partial, self._path)  # not os.replace: tests/faults counts its calls to find the commit
 
 
-def both(first: Callable[[Any], None], second: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Tells two listeners of each event."""
+def send_to_both(first: EventSink, second: EventSink) -> EventSink:
+    """Return a sink that sends each event to two others."""
 
-    def tell(event: Any) -> None:
+    def send(event: Event) -> None:
         first(event)
         second(event)
 
-    return tell
+    return send

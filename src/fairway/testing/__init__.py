@@ -1,6 +1,6 @@
-"""What a plug-in's own tests call: the same checks that Fairway's remedies, translations and knowledge pass.
+"""Checks for the tests of a plug-in: those that Fairway's remedies, translations and knowledge pass.
 
-Each raises an AssertionError that says what is wrong. Nothing here needs pytest.
+Each raises an AssertionError that says what is wrong. pytest is not needed.
 """
 
 from __future__ import annotations

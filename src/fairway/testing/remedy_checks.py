@@ -1,9 +1,10 @@
-"""What holds for every remedy: its record is whole, looking changes nothing, and applying is undone."""
+"""Check a remedy: its metadata is complete, `detect` changes nothing, and everything that `apply` does is undone."""
 
 from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -13,10 +14,12 @@ from torch import nn
 from fairway.convert.ladder.route import ROUTES, parse_route
 from fairway.convert.remedies.contract import STAGES, Case, Match, Refusal, Remedy
 from fairway.diagnostics import CODES
+from fairway.testing.patch_watch import take_snapshot
+from fairway.torch_internals import forward_hooks, forward_pre_hooks, module_buffers, module_parameters
 
 
-class Mixed(nn.Module):
-    """Something of everything that Fairway's own remedies look for."""
+class MixedModel(nn.Module):
+    """A model with something that each of several remedies looks for."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,15 +35,15 @@ class Mixed(nn.Module):
 def make_case(
     route: str, model: nn.Module | None = None, args: tuple[Any, ...] = (), input_names: tuple[str, ...] = ()
 ) -> Case:
-    """A case as the ladder makes it; without a model, one that has something of everything."""
+    """Make a case as the ladder does. The default model has something for several remedies."""
     if model is None:
-        model, input_names = Mixed(), ("x", "mask")
+        model, input_names = MixedModel(), ("x", "mask")
         args = (torch.randn(2, 3, 4), torch.ones(2, 3, dtype=torch.int64))
     return Case(model.eval(), args, {}, parse_route(route), (), input_names, input_names[:1])
 
 
 def check_remedy(remedy: Remedy, model: nn.Module | None = None, args: tuple[Any, ...] = ()) -> None:
-    """Everything that Fairway asks of its own, on every route; with a model in which the defect is, if one is given."""
+    """Run all checks on every route, with a model that has the defect if one is given."""
     check_metadata(remedy)
     matched = False
     for route in ROUTES:
@@ -50,28 +53,28 @@ def check_remedy(remedy: Remedy, model: nn.Module | None = None, args: tuple[Any
 
 
 def check_metadata(remedy: Remedy) -> None:
-    """The record is whole and can be looked up."""
-    assert re.fullmatch(r"[a-z][a-z0-9_]*", remedy.name), f"the name {remedy.name!r} is no name of a module"
-    assert remedy.stage in STAGES, f"the stage {remedy.stage!r} is none of {', '.join(STAGES)}"
+    """Check that the metadata is complete and names what exists."""
+    assert re.fullmatch(r"[a-z][a-z0-9_]*", remedy.name), f"the name {remedy.name!r} is not the name of a module"
+    assert remedy.stage in STAGES, f"the stage {remedy.stage!r} is not one of {', '.join(STAGES)}"
     assert remedy.cures in CODES, f"there is no finding {remedy.cures}"
     assert CODES[remedy.cures].todo
     assert remedy.affected, "no affected versions"
     for package, versions in remedy.affected.items():
-        assert re.fullmatch(r"[a-z][a-z0-9-]*", package), f"{package!r} is no package"
+        assert re.fullmatch(r"[a-z][a-z0-9-]*", package), f"{package!r} is not the name of a package"
         SpecifierSet(versions)
     for reference in remedy.upstream:
         assert re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", reference), f"{reference!r} is not owner/repo#number"
     for text in (remedy.safety, remedy.title):
         assert text.strip(), "the title or the safety is empty"
         assert "\n" not in text, f"more than one line: {text!r}"
-    assert remedy.safety.endswith("."), "the safety is no sentence"
+    assert remedy.safety.endswith("."), "the safety does not end with a period"
 
 
 def check_detect(remedy: Remedy, case: Case) -> None:
-    """It answers with a reason, and changes nothing."""
+    """Check that `detect` gives a reason and changes nothing."""
     weights, before = copy.deepcopy(case.model.state_dict()), copy.copy(case)
     answer = remedy.detect(case)
-    assert isinstance(answer, Match | Refusal), f"detect answered {answer!r:.100}"
+    assert isinstance(answer, Match | Refusal), f"detect returned {answer!r:.100}"
     assert answer.note if isinstance(answer, Match) else answer.reason, "no reason is given"
     assert case == before, "detect changed the case"
     assert (case.translations, case.passes, case.repairs) == ({}, [], []), "detect left something for the exporter"
@@ -81,11 +84,11 @@ def check_detect(remedy: Remedy, case: Case) -> None:
 
 
 def check_apply(remedy: Remedy, case: Case) -> bool:
-    """Everything is as it was after an error too; False where it refuses the case."""
+    """Check that everything is undone after an error too. Returns False if the remedy refuses the case."""
     answer = remedy.detect(case)
     if isinstance(answer, Refusal):
         return False
-    before = patched_places()
+    libraries, holders = take_snapshot(), _list_holders(case.model)
     try:
         with remedy.apply(case, answer):
             raise ZeroDivisionError
@@ -93,26 +96,25 @@ def check_apply(remedy: Remedy, case: Case) -> bool:
         pass
     else:
         raise AssertionError("apply swallowed an error")
-    assert patched_places() == before, "apply left a library patched"
+    changes = libraries.find_changes()
+    assert not changes, f"apply left a library patched: {', '.join(changes)}"
     assert (case.translations, case.passes, case.repairs) == ({}, [], []), "apply left something for the exporter"
-    hooked = [m for m in case.model.modules() if m._forward_pre_hooks or "forward" in vars(m)]
-    assert not hooked, f"apply left {type(hooked[0]).__name__} patched" if hooked else ""
+    for (module, values), (_, before) in zip(_list_holders(case.model), holders, strict=True):
+        assert values == before, f"apply left {type(module).__name__} patched"
     return True
 
 
-def patched_places() -> list[object]:
-    """The library functions that remedies replace, and the settings they change."""
-    modules: Any = nn.modules
-    functional: Any = nn.functional
-    config: Any = torch._dynamo.config
-    return [
-        torch.vmap,
-        torch.func.vmap,
-        modules.rnn._VF,
-        modules.transformer._detect_is_causal_mask,
-        functional._in_projection_packed,
-        functional.scaled_dot_product_attention,
-        torch.backends.mha.get_fastpath_enabled(),
-        config.allow_rnn,
-        nn.GRU.forward,
-    ]
+def _list_holders(model: nn.Module) -> list[tuple[nn.Module, dict[tuple[str, str], int]]]:
+    """Return for each module of the model, and for its class, the identities of the values they hold by name."""
+    return [(module, _identify_values(module)) for module in model.modules()]
+
+
+def _identify_values(module: nn.Module) -> dict[tuple[str, str], int]:
+    tables: dict[str, Mapping[Any, object]] = {
+        "attribute": vars(module),
+        "class": vars(type(module)),
+        "parameter": module_parameters(module),
+        "buffer": module_buffers(module),
+        "hook": dict(enumerate([*forward_hooks(module), *forward_pre_hooks(module)])),
+    }
+    return {(kind, str(name)): id(value) for kind, table in tables.items() for name, value in table.items()}

@@ -1,41 +1,40 @@
-"""A table of translations against eager PyTorch."""
+"""Compare a table of translations with eager PyTorch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import wraps
-from typing import Any
 
 from fairway.diagnostics.errors import UserError
 from fairway.model.subject import check_translations as check_table
-from fairway.testing.operator_trial import Functions, Inputs, Trial
+from fairway.testing.operator_trial import Function, Functions, Inputs, TranslationTable, Trial
 
 
 def check_translations(
-    table: Mapping[Any, Callable[..., Any]], functions: Functions, points: Sequence[Inputs], *, tolerance: float
+    table: TranslationTable, functions: Functions, points: Sequence[Inputs], *, tolerance: float
 ) -> None:
-    """Exports the functions with the table and compares each with PyTorch at every point.
+    """Export the functions with the table and compare each with PyTorch at every point.
 
-    The first point is the example, and dims that differ between the points are dynamic: give sizes of one, odd ones and
-    none. `tolerance` is relative to 1, or to the value where that is larger. Every operator of the table must be
+    The first point is the example, and dims that differ between the points are dynamic: use sizes of one, odd sizes and
+    empty tensors. `tolerance` is relative to 1, or to the value if that is larger. Every operator of the table must be
     called.
     """
     try:
         check_table(table)
     except UserError as error:
         raise AssertionError(error.finding.seen) from error
-    called: set[Any] = set()
-    trial = Trial(functions, points, {operator: _counting(operator, f, called) for operator, f in table.items()})
+    called: set[object] = set()
+    trial = Trial(functions, points, {operator: _record_call(operator, f, called) for operator, f in table.items()})
     for name in functions:
         trial.check(name, tolerance)
     left = [str(operator) for operator in table if operator not in called]
     assert not left, f"no function calls {', '.join(left)}"
 
 
-def _counting(operator: Any, function: Callable[..., Any], called: set[Any]) -> Callable[..., Any]:
+def _record_call(operator: object, function: Function, called: set[object]) -> Function:
     @wraps(function)
-    def counted(*args: Any, **kwargs: Any) -> Any:
+    def record_and_call(*args: object, **kwargs: object) -> object:
         called.add(operator)
         return function(*args, **kwargs)
 
-    return counted
+    return record_and_call

@@ -1,7 +1,7 @@
-"""Each attempt runs in a process of its own; whatever happens to it is a result, not an end.
+"""Attempts run in separate processes, so a crash is a result and does not end the export.
 
-The process is forked, so it starts warm (every import is there) and owns a private copy of the model: what it patches,
-seeds or breaks touches nobody else. It gets one thread, because OpenMP's thread pools do not survive a fork.
+The process is forked. It starts with all imports done and has a private copy of the model, so its patches and seeds
+affect nothing else. It gets one thread, because OpenMP's thread pools do not survive a fork.
 """
 
 from __future__ import annotations
@@ -30,33 +30,38 @@ from fairway.diagnostics.errors import UserError
 from fairway.workers.staging import Janitor
 
 Status = Literal["done", "raised", "timeout", "memory", "died"]
-Work = Callable[[Callable[[Any], None]], Any]
-"""What runs apart. It is handed `tell`, which sends a message home."""
+MessageSink = Callable[[Any], None]
+Work = Callable[[MessageSink], Any]
+"""The function that runs in the worker. Its argument sends a message to the parent process."""
 
 _POLL_SECONDS = 0.05
 _GRACE_SECONDS = 1.0
-"""How long a process that has closed its pipe may take to die by itself, so that its own signal is seen."""
-_LOG_TAIL = 4000
+"""How long a process that closed its pipe may take to end by itself, so that its own signal is reported."""
+_LOG_TAIL_BYTES = 4000
 _LENGTH = struct.Struct("<Q")
-_LONGEST = 1 << 30
-"""No message is longer; what says that it is, is garbage."""
+_MAX_MESSAGE_BYTES = 1 << 30
+"""The longest message. A longer one is garbage."""
+
+
+def ignore_message(message: object) -> None:
+    """Do nothing: the default for workers whose messages are not needed."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How long one attempt may take, and how much memory it may hold."""
+    """The time and memory limits of one attempt."""
 
     seconds: float = 600.0
     bytes: int = 0
-    """0 stands for nine tenths of the memory that is free when the attempt starts."""
+    """0 means nine tenths of the memory that is free when the attempt starts."""
 
     def memory(self) -> int:
-        return self.bytes or int(0.9 * _available_memory())
+        return self.bytes or int(0.9 * _get_available_bytes())
 
 
 @dataclass(frozen=True)
 class Failure:
-    """An exception, carried over from another process as text and frames."""
+    """An exception from another process, as text and frames."""
 
     kind: str
     message: str
@@ -64,9 +69,9 @@ class Failure:
     text: str
     finding: Finding | None = None
     cause: str = ""
-    """Kind and message of the exceptions behind it, innermost last."""
+    """The kinds and messages of the exceptions that caused it, innermost last."""
     questions: tuple[Any, ...] = ()
-    """The questions about sizes that torch.export had answered before, if it was torch.export."""
+    """The questions about sizes that torch.export answered before it failed; empty for other errors."""
 
 
 @dataclass(frozen=True)
@@ -82,22 +87,22 @@ class Outcome:
 
 @dataclass
 class WorkerJob:
-    """A function that runs apart, and what has been heard of it so far."""
+    """A function that runs in a worker, and its outcome once it has ended."""
 
     work: Work
-    heard: Callable[[Any], None]
+    on_message: MessageSink
     limits: Limits
     outcome: Outcome | None = None
 
 
 class Workers:
-    """The processes at work. Leaving the block ends every one of them, also on Ctrl-C; a janitor does on kill -9."""
+    """The running workers. Leaving the block ends all of them, also on Ctrl-C; after kill -9 a janitor does."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.tick: Callable[[], None] = lambda: None
-        """Called many times a second while somebody waits here, so that whoever shows progress can show that."""
-        self._running: list[_Running] = []
+        """Called many times a second while `wait` runs, so that progress displays stay alive."""
+        self._running: list[_RunningJob] = []
 
     def __enter__(self) -> Workers:
         self.janitor = Janitor()
@@ -108,16 +113,14 @@ class Workers:
             running.end()
         self.janitor.dismiss()
 
-    def start(
-        self, work: Work, heard: Callable[[Any], None] = lambda message: None, limits: Limits | None = None
-    ) -> WorkerJob:
-        """Starts a function apart. It is handed `tell`, which sends a message to `heard` on this side."""
-        job = WorkerJob(work, heard, limits or self.limits)
-        self._running.append(_Running(job, self.janitor))
+    def start(self, work: Work, on_message: MessageSink = ignore_message, limits: Limits | None = None) -> WorkerJob:
+        """Start a function in a worker. Its messages are passed to `on_message` in this process."""
+        job = WorkerJob(work, on_message, limits or self.limits)
+        self._running.append(_RunningJob(job, self.janitor))
         return job
 
     def wait(self, job: WorkerJob) -> Outcome:
-        """Waits for one job while looking after all."""
+        """Wait for one job, and handle the messages and limits of all."""
         while job.outcome is None:
             alive = list(self._running)
             pipes = select.poll()
@@ -132,21 +135,19 @@ class Workers:
         return job.outcome
 
     def drop(self, job: WorkerJob) -> None:
-        """Ends a job whose answer is no longer wanted."""
+        """End a job whose result is no longer needed."""
         for running in [r for r in self._running if r.job is job]:
             self._forget(running)
 
-    def _forget(self, running: _Running) -> None:
+    def _forget(self, running: _RunningJob) -> None:
         running.end()
         self._running.remove(running)
 
-    def run(
-        self, work: Work, heard: Callable[[Any], None] = lambda message: None, limits: Limits | None = None
-    ) -> Outcome:
-        return self.wait(self.start(work, heard, limits))
+    def run(self, work: Work, on_message: MessageSink = ignore_message, limits: Limits | None = None) -> Outcome:
+        return self.wait(self.start(work, on_message, limits))
 
 
-class _Running:
+class _RunningJob:
     def __init__(self, job: WorkerJob, janitor: Janitor) -> None:
         self.job = job
         self.started = time.monotonic()
@@ -163,7 +164,7 @@ class _Running:
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self.pipe)
-            _child(job.work, theirs, self.log.fileno(), parent, janitor)
+            _run_child(job.work, theirs, self.log.fileno(), parent, janitor)
         os.close(theirs)
 
     def look(self, ready: bool) -> None:
@@ -174,21 +175,21 @@ class _Running:
                     self._kill()
                     ended = True
                 elif kind == "tell":
-                    self.job.heard(payload)
+                    self.job.on_message(payload)
                 else:
                     self._finish(kind, payload)
                     return
             if ended:
                 self._died()
                 return
-        self.peak = max(self.peak, _resident(self.pid))
+        self.peak = max(self.peak, _get_resident_bytes(self.pid))
         if self.peak > self.memory:
             self._finish("memory", None)
         elif time.monotonic() - self.started > self.job.limits.seconds:
             self._finish("timeout", None)
 
     def _receive(self) -> bool:
-        """Takes what is there, never waiting for more: a message may be cut off by a hang. True at the end."""
+        """Read what is available without waiting, because a hang may cut off a message. Return True at the end."""
         with contextlib.suppress(BlockingIOError):
             while part := os.read(self.pipe, 1 << 20):
                 self.read += part
@@ -200,18 +201,18 @@ class _Running:
     def _messages(self) -> Iterator[tuple[Any, Any]]:
         while len(self.read) >= _LENGTH.size:
             (size,) = _LENGTH.unpack_from(self.read)
-            if len(self.read) < _LENGTH.size + size <= _LONGEST:
+            if len(self.read) < _LENGTH.size + size <= _MAX_MESSAGE_BYTES:
                 return
-            whole = bytes(self.read[_LENGTH.size : _LENGTH.size + size])
+            message = bytes(self.read[_LENGTH.size : _LENGTH.size + size])
             del self.read[: _LENGTH.size + size]
             try:
-                kind, payload = pickle.loads(whole)
-            except Exception:  # what came through the pipe is no answer; unpickling it may raise anything
+                kind, payload = pickle.loads(message)
+            except Exception:  # garbage in the pipe: unpickling it may raise anything
                 kind, payload = "garbage", None
             yield kind, payload
 
     def _died(self) -> None:
-        # Waited for but not reaped yet, so that its group can still be named: what it started may outlive it.
+        # The process is waited for but not reaped, so that its group can still be killed: its children may outlive it.
         end = time.monotonic() + _GRACE_SECONDS
         while os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
             if time.monotonic() > end:
@@ -225,7 +226,7 @@ class _Running:
         self._finish("died", None, number)
 
     def _kill(self) -> None:
-        """Ends the process and whatever it started; the group may not be there yet in its first moments."""
+        """Kill the process and its children. At the very beginning the group may not exist yet."""
         for kill in (os.killpg, os.kill):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 kill(self.pid, signal.SIGKILL)
@@ -243,7 +244,7 @@ class _Running:
 
     def _tail(self) -> str:
         size = self.log.seek(0, os.SEEK_END)
-        self.log.seek(max(0, size - _LOG_TAIL))
+        self.log.seek(max(0, size - _LOG_TAIL_BYTES))
         return self.log.read().decode(errors="replace")
 
     def end(self) -> None:
@@ -257,57 +258,57 @@ class _Running:
         self.log.close()
 
 
-def _child(work: Work, pipe: int, log: int, parent: int, janitor: Janitor) -> None:
-    """Never returns. `os._exit` skips exit handlers, which would run the parent's."""
+def _run_child(work: Work, pipe: int, log: int, parent: int, janitor: Janitor) -> None:
+    """Run the work in the child, and never return. `os._exit` skips the exit handlers of the parent."""
     try:
         os.setpgid(0, 0)
         janitor.watch("group", os.getpid())
         janitor.let_go()
         _die_with_parent(parent)
-        # A crash is a result: its core file would be litter, and its traceback would land on the user's terminal.
+        # A crash is a result. It needs no core file, and no traceback on the user's terminal.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         faulthandler.disable()
         null = os.open(os.devnull, os.O_RDONLY)
         for target, source in ((0, null), (1, log), (2, log)):
             os.dup2(source, target)
-        # A notebook's streams are no files: what is said into them here would show up in the notebook, by the page.
-        sys.stdout, sys.stderr = (_stream(number) for number in (1, 2))
+        # A notebook's streams are not files: output here would fill the notebook.
+        sys.stdout, sys.stderr = (_open_stream(number) for number in (1, 2))
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        # What the parent left as garbage is not ours to collect: a session of ONNX Runtime among it would wait here for
-        # its threads, which a fork does not have.
+        # Do not collect the parent's garbage: a session of ONNX Runtime would wait for its threads, which a fork does
+        # not have.
         gc.freeze()
         import torch
 
         torch.set_num_threads(1)
-        # PyTorch's inference fast path for attention answers otherwise than the path it documents and trains with, in
-        # rows that are padding; exporters cannot follow it either. The documented path is the reference.
+        # In padded rows, PyTorch's fast path for attention gives other results than the documented path used in
+        # training. Exporters cannot follow it either. The documented path is the reference.
         torch.backends.mha.set_fastpath_enabled(False)
 
-        def send(kind: str, payload: Any) -> None:
-            whole = pickle.dumps((kind, payload))
-            rest = memoryview(_LENGTH.pack(len(whole)) + whole)
+        def send(kind: str, payload: object) -> None:
+            message = pickle.dumps((kind, payload))
+            rest = memoryview(_LENGTH.pack(len(message)) + message)
             while rest:
                 rest = rest[os.write(pipe, rest) :]
 
         try:
             value = work(lambda message: send("tell", message))
-            send("done", (value, _peak()))
+            send("done", (value, _get_peak_bytes()))
         except BaseException as error:
-            send("raised", (describe(error), _peak()))
+            send("raised", (describe_failure(error), _get_peak_bytes()))
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
 
 
-def _stream(number: int) -> TextIO:
-    """Line by line, so that the last words before a crash are kept."""
+def _open_stream(number: int) -> TextIO:
+    """Open a line-buffered stream, so that the last output before a crash is kept."""
     return open(number, "w", buffering=1, errors="backslashreplace", closefd=False)
 
 
-def describe(error: BaseException) -> Failure:
-    """The failure as plain data, with the frames of the whole chain, outermost exception last."""
+def describe_failure(error: BaseException) -> Failure:
+    """Return an exception as plain data, with the frames of the whole chain, outermost exception last."""
     chain: list[BaseException] = []
     current: BaseException | None = error
     while current is not None and current not in chain:
@@ -315,11 +316,11 @@ def describe(error: BaseException) -> Failure:
         current = current.__cause__ or current.__context__
     frames = tuple(
         Where(file=f.filename, line=f.lineno, function=f.name, source=(f.line or "").strip())
-        for one in reversed(chain)
-        for f in traceback.extract_tb(one.__traceback__)
+        for link in reversed(chain)
+        for f in traceback.extract_tb(link.__traceback__)
     )
     text = "".join(traceback.format_exception(error))
-    causes = "\n".join(f"{type(one).__name__}: {one}" for one in chain[1:])
+    causes = "\n".join(f"{type(link).__name__}: {link}" for link in chain[1:])
     return Failure(
         kind=type(error).__name__,
         message=str(error),
@@ -327,30 +328,30 @@ def describe(error: BaseException) -> Failure:
         text=text[-20_000:],
         finding=error.finding if isinstance(error, UserError) else None,
         cause=causes[-20_000:],
-        questions=next((one.questions for one in chain if hasattr(one, "questions")), ()),
+        questions=next((link.questions for link in chain if hasattr(link, "questions")), ()),
     )
 
 
 def _die_with_parent(parent: int) -> None:
-    """Asks Linux to kill this process when its parent dies, however that happens; elsewhere it is not available."""
+    """Ask Linux to kill this process when its parent dies. Other systems cannot do that."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
 
-def _resident(pid: int) -> int:
+def _get_resident_bytes(pid: int) -> int:
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError, ValueError):
         return 0
 
 
-def _peak() -> int:
+def _get_peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _available_memory() -> int:
+def _get_available_bytes() -> int:
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):

@@ -1,6 +1,6 @@
-"""The one seam for work that is spread out: over processes here, over a cluster where Ray is, through joblib both.
+"""Parallel work: in processes on this machine or on a Ray cluster, both through joblib.
 
-A function of a module and its arguments travel, results come back as they are ready. There is no scheduler of our own.
+A module-level function and its arguments are sent to the workers. Results come back as they are ready.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
-from fairway.diagnostics.extras import require
+from fairway.diagnostics.extras import require_extra
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -21,43 +22,45 @@ BACKENDS = ("processes", "ray")
 
 
 @dataclass(frozen=True)
-class Spreading:
-    """Over how many workers, of which kind."""
+class Parallelism:
+    """The number of workers, and where they run."""
 
     jobs: int = 1
     on: str = "processes"
 
     def __post_init__(self) -> None:
         if self.on not in BACKENDS:
-            raise complain("FW006", f"--on {self.on!r:.40}; there are {', '.join(BACKENDS)}")
+            raise complain(Code.UNKNOWN_OPTION, f"--on: expected one of {', '.join(BACKENDS)}, got {self.on!r:.40}")
         if self.jobs < 1:
-            raise complain("FW006", f"--jobs {self.jobs}; at least 1 is needed")
+            raise complain(Code.UNKNOWN_OPTION, f"--jobs: expected a number of at least 1, got {self.jobs}")
 
     @property
-    def alone(self) -> bool:
-        """This process does it all."""
+    def is_in_process(self) -> bool:
+        """True if this process does all the work."""
         return self.jobs == 1 and self.on == "processes"
 
 
-HERE = Spreading()
+IN_PROCESS = Parallelism()
 
 
-def fan_out(function: Callable[[Task], Answer], tasks: Iterable[Task], spreading: Spreading = HERE) -> Iterator[Answer]:
-    """The answers in no certain order. Tasks are taken as workers get free, so their maker may stop in the middle."""
-    jobs = spreading.jobs
-    if spreading.alone:
+def fan_out(
+    function: Callable[[Task], Answer], tasks: Iterable[Task], parallelism: Parallelism = IN_PROCESS
+) -> Iterator[Answer]:
+    """Yield the answers in any order. Tasks are drawn as workers become free, so the source may stop early."""
+    jobs = parallelism.jobs
+    if parallelism.is_in_process:
         yield from map(function, tasks)
         return
-    require("parallel", "more than one job", "joblib")
+    require_extra("parallel", "more than one job", "joblib")
     import joblib
 
     calls = (joblib.delayed(function)(task) for task in tasks)
-    if spreading.on == "ray":
-        require("cluster", "the backend ray", "ray")
-        with _on_ray():
-            # Ray's backend (2.60) gives answers only when all are there, so it is asked for some at a time.
-            while some := list(islice(calls, 2 * jobs)):
-                yield from joblib.Parallel(n_jobs=jobs)(some)
+    if parallelism.on == "ray":
+        require_extra("cluster", "the backend ray", "ray")
+        with _connect_to_ray():
+            # Ray's backend (2.60) returns answers only when all are ready, so it gets a few tasks at a time.
+            while batch := list(islice(calls, 2 * jobs)):
+                yield from joblib.Parallel(n_jobs=jobs)(batch)
         return
     with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
         work: Any = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1)
@@ -65,8 +68,8 @@ def fan_out(function: Callable[[Task], Answer], tasks: Iterable[Task], spreading
 
 
 @contextlib.contextmanager
-def _on_ray() -> Iterator[None]:
-    """The cluster that RAY_ADDRESS names, or one of this machine, which ends with the work."""
+def _connect_to_ray() -> Iterator[None]:
+    """Connect to the cluster in RAY_ADDRESS, or start one on this machine that ends with the work."""
     import joblib
     import ray
     from ray.util.joblib import register_ray

@@ -1,4 +1,4 @@
-"""Python looks for garbage less often while it would find next to none: as modules are made and graphs captured."""
+"""Less frequent garbage collection while there is almost no garbage: during imports and captures."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-SELDOM = 50_000
-"""New objects after which to look; Python's own number is 700. Looking took a fifth of the time that an import of torch
-takes, and a tenth of a capture's."""
+RARE_COLLECTION_OBJECTS = 50_000
+"""New objects between two collections; Python's default is 700. Collections took a fifth of the time of an import of
+torch, and a tenth of that of a capture."""
 
 
 @contextmanager
-def seldom() -> Iterator[None]:
-    """Here, and in processes forked meanwhile. Whoever looks even less often, or never (0), is left alone."""
-    often, *rest = gc.get_threshold()
-    gc.set_threshold(max(often, SELDOM) if often else 0, *rest)
+def collect_garbage_rarely() -> Iterator[None]:
+    """Collect rarely, also in processes forked meanwhile. A higher threshold, or 0 for never, is kept."""
+    threshold, *rest = gc.get_threshold()
+    gc.set_threshold(max(threshold, RARE_COLLECTION_OBJECTS) if threshold else 0, *rest)
     try:
         yield
     finally:
-        gc.set_threshold(often, *rest)
+        gc.set_threshold(threshold, *rest)

@@ -1,16 +1,17 @@
-"""The workshop: a hidden folder beside the target, in which files are made and from which they come out whole.
+"""The workshop: a hidden folder beside the target, in which files are made and from which they are moved completely.
 
-Three rules hold whatever is killed, and whenever:
-- A set of files is staged in the workshop; then the staged folder is renamed to `commit`. Before that rename nothing
-  has happened. After it the set is carried into place, by whoever comes next if its maker is dead.
-- Files beside the target are moved only under the lock of their folder, so a `commit` that is found under that lock
-  belongs to the dead.
-- A janitor, a small process that outlives its parent by a moment, ends what the parent had started and sweeps its
-  workshop. Where the janitor was killed too, the next run in the same folder does the sweeping.
+Three rules hold, whichever process is killed at whatever time:
+- A set of files is staged in the workshop. Then the staged folder is renamed to `commit`. Before that rename nothing
+  has happened. After it the files are moved into place, by the next run if the process that made them is dead.
+- Files beside the target are moved only under the lock of their folder. A `commit` that exists while the lock is free
+  therefore belongs to a dead process.
+- A janitor, a small process that outlives its parent by a moment, ends the parent's processes and removes its workshop.
+  If the janitor was killed too, the next run in the same folder cleans up.
 
-What must lie in the target's own folder while it is made has a name that begins with the workshop's, and goes with it.
+A file that must be in the target's own folder while it is made has a name that begins with the workshop's name, and is
+removed with it.
 
-This file is also the janitor's program. It is run by path and imports nothing but the standard library.
+This file is also the janitor's program. It is run by path and imports only the standard library.
 """
 
 from __future__ import annotations
@@ -30,22 +31,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-PREFIX = ".fairway-"
-MARK = "made-by-fairway"
-"""Only folders that hold this file are swept: somebody else's may be called alike."""
+WORKSHOP_PREFIX = ".fairway-"
+WORKSHOP_MARK = "made-by-fairway"
+"""Only folders with this file are removed: a folder of another program may have a similar name."""
 
 COMMIT = "commit"
 MANIFEST = "commit.json"
-PATIENCE = 60.0
-"""Seconds to wait for the lock of a folder; it is held for a few renames only."""
+LOCK_TIMEOUT_SECONDS = 60.0
+"""How long to wait for the lock of a folder, which is held only for a few renames."""
 
 
 class Janitor:
-    """A process that ends groups of processes and sweeps workshops once this process is gone, however it went."""
+    """A process that ends process groups and removes workshops once this process has ended for any reason."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        # Without an interpreter to name (an embedded one has none) the next run sweeps instead.
+        # An embedded interpreter has no executable. Then the next run cleans up instead.
         with contextlib.suppress(OSError):
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", __file__, str(os.getpid())],
@@ -68,7 +69,7 @@ class Janitor:
                 self._process.stdin.write(json.dumps([sign, kind, what]).encode() + b"\n")
 
     def let_go(self) -> None:
-        """Closes this process's end. A forked child does so: its own death means nothing."""
+        """Close this process's end of the pipe. Forked children do this, because their own end means nothing."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
 
@@ -79,17 +80,17 @@ class Janitor:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Holds the lock of a folder. File systems without such locks are worked in without one."""
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder. On file systems without such locks, work without one."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + LOCK_TIMEOUT_SECONDS
     try:
         while True:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() > end:
-                    what = f"another process has held the lock of this folder for {PATIENCE:g} s"
+                    what = f"another process has held the lock of this folder for {LOCK_TIMEOUT_SECONDS:g} s"
                     raise OSError(0, what) from None
                 time.sleep(0.01)
                 continue
@@ -103,87 +104,87 @@ def locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def open_workshop(beside: Path, janitor: Janitor) -> Iterator[Path]:
-    """A new workshop in the folder `beside`; gone afterwards. What the dead left there is settled first."""
+    """Make a workshop in the folder `beside`, and remove it afterwards. First recover from dead processes there."""
     beside = beside.absolute()
-    folder = beside / f"{PREFIX}{secrets.token_hex(6)}"
+    folder = beside / f"{WORKSHOP_PREFIX}{secrets.token_hex(6)}"
     janitor.watch("workshop", str(folder))
     handle = -1
     try:
-        with locked(beside):
-            recover(beside)
+        with lock_folder(beside):
+            recover_folder(beside)
             folder.mkdir(mode=0o700)
-            (folder / MARK).touch()
+            (folder / WORKSHOP_MARK).touch()
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
             with contextlib.suppress(OSError):
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield folder
     finally:
-        _remove(folder)
+        _remove_workshop(folder)
         if handle >= 0:
             os.close(handle)
         janitor.forget("workshop", str(folder))
 
 
-def commit(staged: Path, order: Sequence[str], remove: Sequence[str] = (), fresh: Sequence[str] = ()) -> None:
-    """Carries the staged files to the workshop's neighbours, in `order`, and takes away what they replace.
+def commit_files(staged: Path, order: Sequence[str], remove: Sequence[str] = (), fresh: Sequence[str] = ()) -> None:
+    """Move the staged files beside the workshop, in `order`, and remove the files in `remove`.
 
-    Refuses with FileExistsError where one of `fresh` has come to be.
+    Raise FileExistsError if one of the files in `fresh` exists by now.
     """
     beside = staged.parent.parent
     (staged / MANIFEST).write_text(json.dumps({"move": list(order), "remove": list(remove)}))
     for path in staged.iterdir():
-        _flush(path)
-    with locked(beside):
-        recover(beside)
+        flush_to_disk(path)
+    with lock_folder(beside):
+        recover_folder(beside)
         for name in fresh:
             if os.path.lexists(beside / name):
                 raise FileExistsError(str(beside / name))
         committed = staged.with_name(COMMIT)
         staged.rename(committed)
-        _carry(committed, beside)
-    _flush(beside)
+        _move_committed(committed, beside)
+    flush_to_disk(beside)
 
 
-def recover(beside: Path) -> None:
-    """Finishes what the dead had begun in this folder, whose lock the caller holds."""
-    for folder in sorted(beside.glob(f"{PREFIX}*")):
+def recover_folder(beside: Path) -> None:
+    """Finish the commits of dead processes in this folder. The caller holds its lock."""
+    for folder in sorted(beside.glob(f"{WORKSHOP_PREFIX}*")):
         with contextlib.suppress(OSError):
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # refused while the owner lives
-                sweep(folder)
+                sweep_workshop(folder)
             finally:
                 os.close(handle)
 
 
-def sweep(folder: Path) -> None:
-    """Carries out what was committed and removes the workshop of a dead process."""
-    if (folder / MARK).exists():
+def sweep_workshop(folder: Path) -> None:
+    """Finish the commit of a dead process and remove its workshop."""
+    if (folder / WORKSHOP_MARK).exists():
         if (folder / COMMIT).is_dir():
-            _carry(folder / COMMIT, folder.parent)
-        _remove(folder)
+            _move_committed(folder / COMMIT, folder.parent)
+        _remove_workshop(folder)
     else:
         with contextlib.suppress(OSError):
-            folder.rmdir()  # killed between two steps of making it; a folder of somebody else's is not empty
+            folder.rmdir()  # the process was killed before it wrote the mark; other programs' folders are not empty
 
 
-def outside(folder: Path, name: str) -> Path:
-    """A place for a file that belongs to the workshop and lies beside it."""
+def place_beside(folder: Path, name: str) -> Path:
+    """Return the path of a file that belongs to the workshop but is beside it."""
     return folder.with_name(f"{folder.name}.{name}")
 
 
-def _beside(folder: Path) -> list[Path]:
+def _list_beside(folder: Path) -> list[Path]:
     return [*folder.parent.glob(f"{folder.name}.*")]
 
 
-def _remove(folder: Path) -> None:
-    """What lies beside the workshop goes first: it is known by the workshop alone."""
-    for path in _beside(folder):
+def _remove_workshop(folder: Path) -> None:
+    """Remove the files beside the workshop first, because only its name identifies them."""
+    for path in _list_beside(folder):
         path.unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _carry(committed: Path, beside: Path) -> None:
+def _move_committed(committed: Path, beside: Path) -> None:
     try:
         manifest = json.loads((committed / MANIFEST).read_text())
         move, remove = list(map(str, manifest["move"])), list(map(str, manifest["remove"]))
@@ -198,8 +199,25 @@ def _carry(committed: Path, beside: Path) -> None:
         (beside / name).unlink(missing_ok=True)
 
 
-def _flush(path: Path) -> None:
-    """A rename must not reach the disk before the bytes do."""
+def replace_file(path: Path, content: str | bytes, is_durable: bool = False) -> None:
+    """Write a file completely or not at all: write another one beside it, then rename it.
+
+    With `is_durable` the bytes are on the disk before the rename.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_bytes(content.encode() if isinstance(content, str) else content)
+        if is_durable:
+            flush_to_disk(partial)
+        os.replace(partial, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise
+
+
+def flush_to_disk(path: Path) -> None:
+    """Wait until the bytes of a file, or the names in a folder, are on the disk, before a later rename is."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -207,12 +225,12 @@ def _flush(path: Path) -> None:
         os.close(handle)
 
 
-def keep_watch(parent: int) -> None:
-    """The janitor's life: listen until the parent is gone, then end its groups and sweep its workshops."""
+def run_janitor(parent: int) -> None:
+    """Listen until the parent is gone, then end its process groups and remove its workshops."""
     watched: dict[tuple[str, str | int], None] = {}
     waiting = select.poll()
     waiting.register(0, select.POLLIN)
-    # The pipe alone would not do: a process that the user's own code forked may hold its other end for ever.
+    # The pipe alone is not enough: a process forked by the user's code may keep its other end open.
     with contextlib.suppress(OSError, AttributeError):
         waiting.register(os.pidfd_open(parent), select.POLLIN)
     text = b""
@@ -238,18 +256,18 @@ def keep_watch(parent: int) -> None:
                 os.killpg(what, signal.SIGKILL)
     for kind, what in watched:
         if kind == "workshop":
-            _sweep_surely(Path(str(what)))
+            _sweep_with_retries(Path(str(what)))
 
 
-def _sweep_surely(folder: Path) -> None:
-    """Tries again where a process that is just dying still put a file in."""
+def _sweep_with_retries(folder: Path) -> None:
+    """Remove a workshop, and try again if a dying process still wrote a file into it."""
     for _ in range(50):
-        with contextlib.suppress(OSError), locked(folder.parent):
-            sweep(folder)
-        if not folder.exists() and not _beside(folder):
+        with contextlib.suppress(OSError), lock_folder(folder.parent):
+            sweep_workshop(folder)
+        if not folder.exists() and not _list_beside(folder):
             return
         time.sleep(0.1)
 
 
 if __name__ == "__main__":
-    keep_watch(int(sys.argv[1]))
+    run_janitor(int(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""Equal blocks may still be called with other things, every eighth with another mask, say: such runs are left whole."""
+"""Checks that equal blocks are called alike. If every eighth gets another mask, for example, the run stays complete."""
 
 from __future__ import annotations
 
@@ -7,89 +7,98 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
-from unittest.mock import patch
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map_only  # seen to work in torch 2.9–2.13; no public counterpart
 
-from fairway.convert.blocks.repeats import FEWEST, KEPT, Repeat
+from fairway.convert.blocks.repeats import DEFAULT_KEPT_BLOCKS, MIN_KEPT_BLOCKS, Repeat
+from fairway.torch_internals import tree_leaves, tree_map_only
+from fairway.torch_internals.patching import patch_attribute
 
 _PLAIN = (bool, int, float, str, type(None))
-"""Of these one is as good as another that is equal."""
+"""Types whose values are compared with `==`; others are compared by identity."""
 
 
-def called_alike(model: torch.nn.Module, repeats: Sequence[Repeat], run: Callable[[], object]) -> tuple[Repeat, ...]:
-    """The runs of which no block is handed something that some of the others share and the rest do not.
+def select_uniform_repeats(
+    model: torch.nn.Module, repeats: Sequence[Repeat], run: Callable[[], object]
+) -> tuple[Repeat, ...]:
+    """Return the runs in which no block gets an argument that only some of the other blocks share.
 
-    The model is run once, with the first block of each run standing in for the others: what they would have answered
-    does not matter here. Where that fails nothing is left out; the judge has the last word.
+    The model is run once, and the first block of each run replaces the others: their outputs do not matter here. If
+    that fails, every run is returned; the judge finds any error.
     """
-    with ExitStack() as stood_in:
-        heard = [_stand_in(model, repeat, stood_in) for repeat in repeats]
+    with ExitStack() as patches:
+        recorded = [_replace_forwards(model, repeat, patches) for repeat in repeats]
         try:
             run()
-            pairs = zip(repeats, heard, strict=True)
-            told = [replace(repeat, kept=_enough(calls)) for repeat, calls in pairs if _alike(repeat, calls)]
+            pairs = zip(repeats, recorded, strict=True)
+            uniform = [
+                replace(repeat, kept=_count_needed_blocks(calls))
+                for repeat, calls in pairs
+                if _is_uniform(repeat, calls)
+            ]
         except Exception:
-            told = [*repeats]
-    return tuple(repeat for repeat in told if repeat.kept < repeat.count)
+            uniform = [*repeats]
+    return tuple(repeat for repeat in uniform if repeat.kept < repeat.count)
 
 
 @dataclass
 class BlockCalls:
-    """What the blocks of a run were handed, one after another."""
+    """The calls of the blocks of a run, in order."""
 
     order: list[int] = field(default_factory=list)
-    given: list[list[Any]] = field(default_factory=list)
-    """Held like the copies, so that no two of them can have the same id."""
-    answers: dict[int, Any] = field(default_factory=dict)
-    """What the first block said, by the id of each copy of it that was handed out."""
+    arguments: list[list[object]] = field(default_factory=list)
+    """Kept alive like the copies, so that no two of them can have the same id."""
+    outputs: dict[int, torch.Tensor] = field(default_factory=dict)
+    """The first block's outputs, by the id of each copy of them."""
     copies: list[torch.Tensor] = field(default_factory=list)
 
 
-def _stand_in(model: torch.nn.Module, repeat: Repeat, meanwhile: ExitStack) -> BlockCalls:
-    """Lets the run's first block answer for all meanwhile, each time with a copy: who made a value can be told then."""
+def _replace_forwards(model: torch.nn.Module, repeat: Repeat, patches: ExitStack) -> BlockCalls:
+    """Let every block of the run return copies of the first block's outputs, and record the calls.
+
+    Since each block returns its own copies, the id of a value tells which block made it.
+    """
     blocks = [model.get_submodule(repeat.block(number)) for number in range(repeat.count)]
     calls = BlockCalls()
-    answers: list[Any] = []
+    outputs: list[object] = []
     first = blocks[0].forward
 
-    def copied(answer: torch.Tensor) -> torch.Tensor:
-        copy = answer.detach()
+    def copy_output(output: torch.Tensor) -> torch.Tensor:
+        copy = output.detach()
         calls.copies.append(copy)
-        calls.answers[id(copy)] = answer
+        calls.outputs[id(copy)] = output
         return copy
 
-    def forward(number: int, *args: Any, **kwargs: Any) -> Any:
+    def forward(number: int, *args: object, **kwargs: object) -> object:
         calls.order.append(number)
-        calls.given.append(tree_leaves((args, kwargs)))
-        if not answers:
-            answers.append(first(*args, **kwargs))
-        return tree_map_only(torch.Tensor, copied, answers[0])
+        calls.arguments.append(tree_leaves((args, kwargs)))
+        if not outputs:
+            outputs.append(first(*args, **kwargs))
+        return tree_map_only(torch.Tensor, copy_output, outputs[0])
 
     for number, block in enumerate(blocks):
-        meanwhile.enter_context(patch.object(block, "forward", partial(forward, number)))
+        patches.enter_context(patch_attribute(block, "forward", partial(forward, number)))
     return calls
 
 
-def _alike(repeat: Repeat, calls: BlockCalls) -> bool:
-    """Each block is called once, in order; of each argument all but the first share one thing, or no two of them do.
+def _is_uniform(repeat: Repeat, calls: BlockCalls) -> bool:
+    """Return whether each block is called once, in order, and whether the later blocks share an argument or none does.
 
-    That holds for what they are handed, and for what that is, whichever block made it. What a block hands on is as
-    large as what it is handed: others would see other sizes behind fewer blocks.
+    That must hold for the values themselves, and for the outputs that they are copies of. A block's output must be as
+    large as its input: otherwise later blocks would get other sizes when some are removed.
     """
     if calls.order != [*range(repeat.count)]:
         return False
-    first, *later = calls.given
+    first, *later = calls.arguments
     if len({len(call) for call in later}) > 1:
         return False
-    for given, handed in zip(first, later[0], strict=False):
-        if id(handed) in calls.answers and isinstance(given, torch.Tensor) and given.shape != handed.shape:
+    for original, passed in zip(first, later[0], strict=False):
+        output = calls.outputs.get(id(passed))
+        if output is not None and isinstance(original, torch.Tensor) and original.shape != output.shape:
             return False
     for places in zip(*later, strict=True):
-        for items in (places, [calls.answers.get(id(item), item) for item in places]):
-            shared = _shared(items)
+        for items in (places, [calls.outputs.get(id(item), item) for item in places]):
+            shared = _count_values(items)
             if len(shared) > 1 and max(shared.values()) > 1:
                 return False
         if len({isinstance(item, torch.Tensor) for item in places}) > 1:
@@ -97,17 +106,17 @@ def _alike(repeat: Repeat, calls: BlockCalls) -> bool:
     return True
 
 
-def _enough(calls: BlockCalls) -> int:
-    """Two blocks tell all there is to know where they share with each other just what the later ones share."""
-    first, *later = calls.given
+def _count_needed_blocks(calls: BlockCalls) -> int:
+    """Return the number of blocks to capture. Two are enough if they share exactly the inputs that later ones share."""
+    first, *later = calls.arguments
     if len(first) != len(later[0]):
-        return KEPT
-    for given, places in zip(first, zip(*later, strict=True), strict=True):
-        if (len(_shared(places)) == 1) != (len(_shared((given, places[0]))) == 1):
-            return KEPT
-    return FEWEST
+        return DEFAULT_KEPT_BLOCKS
+    for argument, places in zip(first, zip(*later, strict=True), strict=True):
+        if (len(_count_values(places)) == 1) != (len(_count_values((argument, places[0]))) == 1):
+            return DEFAULT_KEPT_BLOCKS
+    return MIN_KEPT_BLOCKS
 
 
-def _shared(items: Sequence[Any]) -> Counter[Any]:
-    """How often each thing is there."""
+def _count_values(items: Sequence[object]) -> Counter[object]:
+    """Count how often each value occurs."""
     return Counter(item if isinstance(item, _PLAIN) else id(item) for item in items)

@@ -1,8 +1,8 @@
-"""Stamps a captured block for all the blocks like it: the last of a run, once for each that was taken out.
+"""Copies the last captured block of a run for each equal block that was removed.
 
-It and the one before must be the same nodes in the same order, and each of their inputs must be the block's own, a
-weight of the same name, the same value for both, or what the block before hands on. A first block may compute more,
-which all share. Where that does not hold the run is refused, with what differs.
+This block and the one before must have the same nodes in the same order. Each input must be a value of the same block,
+a weight of the same name, the same value for both, or an output of the block before. The first block may compute more,
+which all share. If that does not hold, the run is refused, and the difference is reported.
 """
 
 from __future__ import annotations
@@ -12,37 +12,37 @@ import re
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import onnx_ir as ir
 import torch
 
 from fairway.convert.blocks.repeats import Repeat, ShortenedModel
-from fairway.convert.weights.recognize import KnownWeight, WeightAddresses, as_constant
+from fairway.convert.weights.recognize import KnownWeight, WeightAddresses, make_constant
 
-SCOPES = "pkg.torch.onnx.name_scopes"
-WRAPPER = "model."
-"""The level that the wrapper around the user's model adds to every path."""
-SMALL = 1024
-"""Elements up to which two constants are compared by value."""
-
-
-class Unlike(Exception):
-    """Two blocks that look the same are not the same graph; or one cannot be taken out of it."""
+SCOPES_KEY = "pkg.torch.onnx.name_scopes"
+WRAPPER_PREFIX = "model."
+"""The prefix that the wrapper around the user's model adds to every path."""
+MAX_COMPARED_ELEMENTS = 1024
+"""Constants up to this size are compared by value."""
 
 
-Kind = Literal["inner", "weight", "shared", "handed on", "none"]
+class BlocksDiffer(Exception):
+    """Two blocks that look equal have different graphs, or one of them cannot be separated from its graph."""
+
+
+SourceKind = Literal["inner", "weight", "shared", "handed on", "none"]
 
 
 @dataclass(frozen=True)
 class InputSource:
-    """Where one input of a block's node comes from."""
+    """The source of one input of a block's node."""
 
-    kind: Kind
+    kind: SourceKind
     value: ir.Value | None = None
     place: tuple[int, int] = (0, 0)
-    """For `inner` and `handed on`: which node of a block, and which of its outputs."""
+    """For `inner` and `handed on`: the index of the node in its block, and of the node's output."""
     known: KnownWeight | None = None
 
 
@@ -52,147 +52,158 @@ class Block:
 
     nodes: list[ir.Node] = field(default_factory=list)
 
-    def places(self) -> dict[ir.Value, tuple[int, int]]:
+    def find_places(self) -> dict[ir.Value, tuple[int, int]]:
+        """Return the index of each value's node, and of the value among the node's outputs."""
         return {v: (i, k) for i, node in enumerate(self.nodes) for k, v in enumerate(node.outputs)}
 
 
-def stamp(model: ir.Model, cut: ShortenedModel, weights: WeightAddresses) -> None:
-    """Puts back every block that was taken out of the model before it was captured."""
+def stamp_blocks(model: ir.Model, cut: ShortenedModel, weights: WeightAddresses) -> None:
+    """Put back every block that was removed from the model before it was captured."""
     for repeat in cut.repeats:
-        _stamp(model.graph, repeat, cut.removed, weights)
+        _stamp_repeat(model.graph, repeat, cut.removed, weights)
 
 
-def _stamp(graph: ir.Graph, repeat: Repeat, removed: Mapping[str, torch.nn.Module], weights: WeightAddresses) -> None:
-    labels = _labels(graph)
-    before, pattern = (_block(labels, repeat.block(repeat.kept - back)) for back in (2, 1))
-    pair = Pair(before, pattern, repeat, weights)
-    sources = pair.match()
-    _leaves_only_through(pair)
+def _stamp_repeat(
+    graph: ir.Graph, repeat: Repeat, removed: Mapping[str, torch.nn.Module], weights: WeightAddresses
+) -> None:
+    scopes = _read_scopes(graph)
+    before, pattern = (_find_block(scopes, repeat.block(repeat.kept - back)) for back in (2, 1))
+    pair = BlockPair(before, pattern, repeat, weights)
+    stamper = BlockStamper(graph, pair)
+    _refuse_outside_readers(pair)
     last, inside = pattern, {*pattern.nodes}
-    sizes = {word for value in graph.inputs for dim in value.shape or () for word in _words(dim)}
     for number in range(repeat.kept, repeat.count):
-        tensors = dict(_named(removed[repeat.block(number)]))
-        made = _copy(graph, pattern, sources, last, repeat, number, tensors, sizes)
+        tensors = dict(_list_tensors(removed[repeat.block(number)]))
+        made = stamper.copy_block(number, last, tensors)
         graph.insert_after(last.nodes[-1], made.nodes)
         inside.update(made.nodes)
         last = made
-    _hand_over(graph, pattern, last, inside)
+    _redirect_readers(graph, pattern, last, inside)
 
 
-def _named(block: torch.nn.Module) -> Sequence[tuple[str, torch.Tensor]]:
+def _list_tensors(block: torch.nn.Module) -> Sequence[tuple[str, torch.Tensor]]:
     return [*block.named_parameters(), *block.named_buffers()]
 
 
-def _labels(graph: ir.Graph) -> dict[ir.Node, tuple[str, ...]]:
-    """The modules that each node belongs to. One that says nothing, since a pass made it, belongs to who reads it."""
-    labels: dict[ir.Node, tuple[str, ...]] = {}
+def _read_scopes(graph: ir.Graph) -> dict[ir.Node, tuple[str, ...]]:
+    """Return the modules that each node belongs to. A node without this mark, made by a pass, belongs to its reader."""
+    scopes: dict[ir.Node, tuple[str, ...]] = {}
     for node in reversed(graph):
-        said = node.metadata_props.get(SCOPES)
-        if said is not None:
-            labels[node] = tuple(ast.literal_eval(said))
+        text = node.metadata_props.get(SCOPES_KEY)
+        if text is not None:
+            scopes[node] = tuple(ast.literal_eval(text))
             continue
-        readers = [labels.get(user, ()) for value in node.outputs for user, _ in value.uses()]
-        labels[node] = next((label for label in readers if label), ())
-    return dict(reversed([*labels.items()]))
+        readers = [scopes.get(user, ()) for value in node.outputs for user, _ in value.uses()]
+        scopes[node] = next((scope for scope in readers if scope), ())
+    return dict(reversed([*scopes.items()]))
 
 
-def _block(labels: Mapping[ir.Node, tuple[str, ...]], path: str) -> Block:
-    nodes = [node for node, label in labels.items() if WRAPPER + path in label]
+def _find_block(scopes: Mapping[ir.Node, tuple[str, ...]], path: str) -> Block:
+    nodes = [node for node, scope in scopes.items() if WRAPPER_PREFIX + path in scope]
     if not nodes:
-        raise Unlike(f"no node of the graph says that it belongs to {path}")
+        raise BlocksDiffer(f"no node of the graph is marked as part of {path}")
     for node in nodes:
-        if any(one.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for one in node.attributes.values()):
-            raise Unlike(f"{path} has a {node.op_type} with a graph of its own")
+        if any(a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for a in node.attributes.values()):
+            raise BlocksDiffer(f"{path} has a {node.op_type} node with a subgraph")
     return Block(nodes)
 
 
-class Pair:
-    """The block that is stamped and the one before it, and which value is whose twin, as far as is known."""
+class BlockPair:
+    """The block that is copied and the one before it, with the pairs of corresponding values found so far."""
 
     def __init__(self, before: Block, pattern: Block, repeat: Repeat, weights: WeightAddresses) -> None:
         self.repeat, self.weights = repeat, weights
         self.before, self.pattern = before, pattern
-        self.places = pattern.places()
-        self.owned = before.places()
+        self.places = pattern.find_places()
+        self.owned = before.find_places()
         self.twins: dict[ir.Value, ir.Value] = {}
 
     def match(self) -> list[list[InputSource]]:
-        """For each node of the pattern, where its inputs come from, once it is seen to have a twin."""
+        """Return the sources of the inputs of each node of the pattern; refuse nodes without a twin."""
         numbers = self.repeat.kept - 2, self.repeat.kept - 1
         names = [self.repeat.block(number) for number in numbers]
         spare = len(self.before.nodes) - len(self.pattern.nodes)
         if spare < 0 or (spare and numbers[0] > 0):
-            raise Unlike(f"{names[0]} has {len(self.before.nodes)} nodes, {names[1]} has {len(self.pattern.nodes)}")
-        found = []
+            raise BlocksDiffer(
+                f"{names[0]} has {len(self.before.nodes)} nodes, {names[1]} has {len(self.pattern.nodes)}"
+            )
+        matches = []
         rest = iter(self.before.nodes)
         for node in self.pattern.nodes:
             while True:
                 twin = next(rest)
                 try:
-                    if not _alike(twin, node):
-                        raise Unlike(f"{twin.op_type} {twin.name} of {names[0]} and {node.name} of {names[1]} differ")
-                    found.append([self._source(*both, node) for both in zip(twin.inputs, node.inputs, strict=True)])
+                    if not _is_same_operation(twin, node):
+                        raise BlocksDiffer(
+                            f"{twin.op_type} {twin.name} of {names[0]} and {node.name} of {names[1]} differ"
+                        )
+                    matches.append(
+                        [self._find_source(*both, node) for both in zip(twin.inputs, node.inputs, strict=True)]
+                    )
                     break
-                except Unlike:
+                except BlocksDiffer:
                     spare -= 1
                     if spare < 0:
                         raise
             self.twins.update(zip(twin.outputs, node.outputs, strict=True))
-        return [[self._settled(source) for source in sources] for sources in found]
+        return [[self._settle_source(source) for source in sources] for sources in matches]
 
-    def _source(self, one: ir.Value | None, other: ir.Value | None, node: ir.Node) -> InputSource:
-        """Where an input of the pattern comes from, given its twin's."""
-        if one is None or other is None:
-            if one is not other:
-                raise Unlike(f"an input of {node.op_type} {node.name} is left out in one of the blocks")
+    def _find_source(self, twin: ir.Value | None, value: ir.Value | None, node: ir.Node) -> InputSource:
+        """Return the source of an input of the pattern, given the twin's input."""
+        if twin is None or value is None:
+            if twin is not value:
+                raise BlocksDiffer(f"an input of {node.op_type} {node.name} is missing in one of the blocks")
             return InputSource("none")
-        if other in self.places:
-            if self.twins.get(one) is not other:
-                raise Unlike(f"{node.op_type} {node.name} reads another value inside its block")
-            return InputSource("inner", place=self.places[other])
-        if one is other:
-            return InputSource("shared", other)
-        if other in self.owned and one not in self.owned:
-            return InputSource("handed on", other)
-        if one.const_value is not None and other.const_value is not None:
-            known = _weight(one.const_value, other.const_value, self.repeat, self.weights)
+        if value in self.places:
+            if self.twins.get(twin) is not value:
+                raise BlocksDiffer(f"{node.op_type} {node.name} reads another value inside its block")
+            return InputSource("inner", place=self.places[value])
+        if twin is value:
+            return InputSource("shared", value)
+        if value in self.owned and twin not in self.owned:
+            return InputSource("handed on", value)
+        if twin.const_value is not None and value.const_value is not None:
+            known = _find_common_weight(twin.const_value, value.const_value, self.repeat, self.weights)
             if known is not None:
-                return InputSource("weight", other, known=known)
-            if _same_value(one.const_value, other.const_value):
-                return InputSource("shared", other)
-        raise Unlike(
-            f"{node.op_type} {node.name} reads {other.name}, and its twin {one.name}: how they go on is not known"
+                return InputSource("weight", value, known=known)
+            if _is_same_value(twin.const_value, value.const_value):
+                return InputSource("shared", value)
+        raise BlocksDiffer(
+            f"{node.op_type} {node.name} reads {value.name}, and its twin {twin.name}; "
+            "it is not known what later blocks read"
         )
 
-    def _settled(self, source: InputSource) -> InputSource:
-        """What a block hands on is made by each; what is shared is made by the first alone."""
+    def _settle_source(self, source: InputSource) -> InputSource:
+        """Complete a source: each block makes the values it hands on, and the first alone makes shared values."""
         value = source.value
         if value is None or value not in self.owned or (source.kind == "shared" and value not in self.twins):
             return source
         if source.kind == "shared" or value not in self.twins:
-            raise Unlike(f"whether {value.name} is shared by all blocks or made by each is not known")
+            raise BlocksDiffer(f"it is not known if {value.name} is shared by all blocks or made by each")
         return replace(source, place=self.places[self.twins[value]])
 
 
-def _alike(one: ir.Node, other: ir.Node) -> bool:
-    same = (one.op_type, one.domain, one.overload, len(one.inputs), len(one.outputs))
-    if same != (other.op_type, other.domain, other.overload, len(other.inputs), len(other.outputs)):
+def _is_same_operation(node: ir.Node, other: ir.Node) -> bool:
+    kind = (node.op_type, node.domain, node.overload, len(node.inputs), len(node.outputs))
+    if kind != (other.op_type, other.domain, other.overload, len(other.inputs), len(other.outputs)):
         return False
-    if one.attributes.keys() != other.attributes.keys():
+    if node.attributes.keys() != other.attributes.keys():
         return False
-    return all(_same_value(a.value, other.attributes[key].value) for key, a in one.attributes.items())
+    return all(_is_same_value(a.value, other.attributes[key].value) for key, a in node.attributes.items())
 
 
-def _same_value(one: Any, other: Any) -> bool:
-    if isinstance(one, ir.TensorProtocol) and isinstance(other, ir.TensorProtocol):
-        same = one.dtype == other.dtype and tuple(one.shape) == tuple(other.shape)
-        return same and one.size <= SMALL and np.array_equal(one.numpy(), other.numpy())
-    return bool(one == other)
+def _is_same_value(value: object, other: object) -> bool:
+    if isinstance(value, ir.TensorProtocol) and isinstance(other, ir.TensorProtocol):
+        same = value.dtype == other.dtype and tuple(value.shape) == tuple(other.shape)
+        return same and value.size <= MAX_COMPARED_ELEMENTS and np.array_equal(value.numpy(), other.numpy())
+    return bool(value == other)
 
 
-def _weight(one: Any, other: Any, repeat: Repeat, weights: WeightAddresses) -> KnownWeight | None:
-    """The weight, by its name inside the block, where both constants are the same view of each block's own."""
-    a, b = weights.find(one), weights.find(other)
+def _find_common_weight(
+    twin: ir.TensorProtocol, constant: ir.TensorProtocol, repeat: Repeat, weights: WeightAddresses
+) -> KnownWeight | None:
+    """Return the weight, named as inside the block, if both constants are the same view of their block's weight."""
+    a, b = weights.find(twin), weights.find(constant)
     if a is None or b is None:
         return None
     inside = [k.name.removeprefix(f"{repeat.block(repeat.kept - back)}.") for k, back in ((a, 2), (b, 1))]
@@ -202,38 +213,46 @@ def _weight(one: Any, other: Any, repeat: Repeat, weights: WeightAddresses) -> K
     return KnownWeight(inside[1], b.shape, b.strides, b.offset)
 
 
-def _leaves_only_through(pair: Pair) -> None:
-    """What both blocks make, the first makes for itself and the second; else somebody collects values of all blocks."""
+def _refuse_outside_readers(pair: BlockPair) -> None:
+    """Refuse a run if a node outside reads a value that every block makes: it may collect the values of all blocks."""
     inside = {*pair.before.nodes, *pair.pattern.nodes}
     for value in pair.twins:
         outside = [user for user, _ in value.uses() if user not in inside]
         if outside or value.is_graph_output():
-            what = f"{outside[0].op_type} {outside[0].name}" if outside else "an output of the model"
-            raise Unlike(f"{value.name} of a block in the middle is read by {what}")
+            reader = f"{outside[0].op_type} {outside[0].name}" if outside else "an output of the model"
+            raise BlocksDiffer(f"{value.name} of a block in the middle is read by {reader}")
 
 
-def _copy(
-    graph: ir.Graph,
-    pattern: Block,
-    sources: Sequence[Sequence[InputSource]],
-    last: Block,
-    repeat: Repeat,
-    number: int,
-    tensors: Mapping[str, torch.Tensor],
-    sizes: set[str],
-) -> Block:
-    made = Block()
-    for node, origins in zip(pattern.nodes, sources, strict=True):
-        inputs: list[ir.Value | None] = []
-        for origin in origins:
-            if origin.kind == "inner":
-                inputs.append(made.nodes[origin.place[0]].outputs[origin.place[1]])
-            elif origin.kind == "handed on":
-                inputs.append(last.nodes[origin.place[0]].outputs[origin.place[1]])
-            elif origin.kind == "weight":
-                inputs.append(_own_weight(graph, origin, repeat, number, tensors))
-            else:
-                inputs.append(origin.value)
+class BlockStamper:
+    """Copies a captured block for the blocks of a run that were removed."""
+
+    def __init__(self, graph: ir.Graph, pair: BlockPair) -> None:
+        self._graph = graph
+        self._repeat = pair.repeat
+        self._pattern = pair.pattern
+        self._sources = pair.match()
+        self._sizes = {name for value in graph.inputs for dim in value.shape or () for name in _find_names(dim)}
+
+    def copy_block(self, number: int, last: Block, tensors: Mapping[str, torch.Tensor]) -> Block:
+        """Return nodes for the block with this number, which reads the outputs of `last`."""
+        made = Block()
+        for node, sources in zip(self._pattern.nodes, self._sources, strict=True):
+            inputs = [self._find_input(source, number, made, last, tensors) for source in sources]
+            made.nodes.append(self._copy_node(node, inputs, number))
+        return made
+
+    def _find_input(
+        self, source: InputSource, number: int, made: Block, last: Block, tensors: Mapping[str, torch.Tensor]
+    ) -> ir.Value | None:
+        if source.kind == "inner":
+            return made.nodes[source.place[0]].outputs[source.place[1]]
+        if source.kind == "handed on":
+            return last.nodes[source.place[0]].outputs[source.place[1]]
+        if source.kind == "weight":
+            return self._provide_weight(source, number, tensors)
+        return source.value
+
+    def _copy_node(self, node: ir.Node, inputs: Sequence[ir.Value | None], number: int) -> ir.Node:
         twin = ir.Node(
             node.domain,
             node.op_type,
@@ -241,53 +260,51 @@ def _copy(
             [*node.attributes.values()],
             overload=node.overload,
             num_outputs=len(node.outputs),
-            name=f"{node.name}_block{number}",
+            name=f"{node.name}_find_block{number}",
         )
+        own, pattern = self._repeat.block(number), self._repeat.block(self._repeat.kept - 1)
         for key, text in node.metadata_props.items():
-            twin.metadata_props[key] = text.replace(repeat.block(repeat.kept - 1), repeat.block(number))
+            twin.metadata_props[key] = text.replace(pattern, own)
         for old, new in zip(node.outputs, twin.outputs, strict=True):
             # Shapes and types can be changed in place, so each value has its own.
-            new.name, new.type = f"{old.name}_block{number}", copy(old.type)
-            new.shape = _own_shape(old.shape, number, sizes)
-        made.nodes.append(twin)
-    return made
+            new.name, new.type = f"{old.name}_find_block{number}", copy(old.type)
+            new.shape = self._rename_sizes(old.shape, number)
+        return twin
+
+    def _rename_sizes(self, shape: ir.Shape | None, number: int) -> ir.Shape | None:
+        """Return a shape in which sizes that depend on a block's values have the block's own names.
+
+        Sizes that follow from the inputs are the same in all blocks. Runtimes reuse the memory of one value for another
+        if their sizes have the same name.
+        """
+        names = self._sizes
+        return shape and ir.Shape([dim if _find_names(dim) <= names else f"{dim}_find_block{number}" for dim in shape])
+
+    def _provide_weight(self, source: InputSource, number: int, tensors: Mapping[str, torch.Tensor]) -> ir.Value:
+        """Return the block's own weight, which is registered once for all nodes that read it."""
+        assert source.known is not None
+        assert source.value is not None
+        view = source.known
+        tensor = tensors[view.name]
+        name = f"{WRAPPER_PREFIX}{self._repeat.block(number)}.{view.name}"
+        if view.offset != 0 or tensor.shape != view.shape or not tensor.is_contiguous():
+            name = f"{name}_{source.value.name}"
+        if name in self._graph.initializers:
+            return self._graph.initializers[name]
+        value = ir.Value(name=name, shape=ir.Shape(view.shape), type=copy(source.value.type))
+        value.const_value = make_constant(view.of(tensor), name)
+        self._graph.register_initializer(value)
+        return value
 
 
-def _own_shape(shape: ir.Shape | None, number: int, sizes: set[str]) -> ir.Shape | None:
-    """Sizes that follow from the inputs' are those of all blocks; one that a block's values decide is its own.
-
-    Runtimes put two values of one size into the same place, also where the size has only a name.
-    """
-    return shape and ir.Shape([dim if _words(dim) <= sizes else f"{dim}_block{number}" for dim in shape])
+def _find_names(dim: int | ir.SymbolicDim) -> set[str]:
+    """Return the names in a size such as `4*batch` or `Max(1, time)`, without functions."""
+    text = dim.value if isinstance(dim, ir.SymbolicDim) else None
+    return {*re.findall(r"\b[A-Za-z_]\w*\b(?!\()", str(text))} if text is not None else set()
 
 
-def _words(dim: int | ir.SymbolicDim) -> set[str]:
-    """The names in a size such as `4*batch` or `Max(1, time)`, functions left out."""
-    said = dim.value if isinstance(dim, ir.SymbolicDim) else None
-    return {*re.findall(r"\b[A-Za-z_]\w*\b(?!\()", str(said))} if said is not None else set()
-
-
-def _own_weight(
-    graph: ir.Graph, origin: InputSource, repeat: Repeat, number: int, tensors: Mapping[str, torch.Tensor]
-) -> ir.Value:
-    """The block's own weight, once for all the nodes that read it."""
-    assert origin.known is not None
-    assert origin.value is not None
-    view = origin.known
-    whole = view.offset == 0 and tensors[view.name].shape == view.shape and tensors[view.name].is_contiguous()
-    name = f"{WRAPPER}{repeat.block(number)}.{view.name}"
-    if not whole:
-        name = f"{name}_{origin.value.name}"
-    if name in graph.initializers:
-        return graph.initializers[name]
-    value = ir.Value(name=name, shape=ir.Shape(view.shape), type=copy(origin.value.type))
-    value.const_value = as_constant(view.of(tensors[view.name]), name)
-    graph.register_initializer(value)
-    return value
-
-
-def _hand_over(graph: ir.Graph, pattern: Block, last: Block, inside: set[ir.Node]) -> None:
-    """What was read from the pattern is read from the last."""
+def _redirect_readers(graph: ir.Graph, pattern: Block, last: Block, inside: set[ir.Node]) -> None:
+    """Let the nodes outside that read the pattern's outputs read those of the last block."""
     for old_node, new_node in zip(pattern.nodes, last.nodes, strict=True):
         for old, new in zip(old_node.outputs, new_node.outputs, strict=True):
             for user, place in tuple(old.uses()):

@@ -1,8 +1,8 @@
-"""The anatomy of a generator: what its graphs take and give.
+"""The anatomy of a generator: the inputs and outputs of its graphs.
 
-It is read off the model itself: a few tokens are run, and the cache that comes back tells how many layers there are and
-how wide their keys and values are. Refuses what does not generate from text or from speech of one length, and caches
-that hold anything but keys and values.
+The model is run on a few tokens, and the cache that it returns shows the number of layers and the widths of their keys
+and values. Models that do not generate from text, or from speech of one length, are refused, and so are caches with
+anything but keys and values.
 """
 
 from __future__ import annotations
@@ -10,23 +10,24 @@ from __future__ import annotations
 import inspect
 import sys
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
+from fairway.convert.generation.wrappers import TransformersCache, TransformersModel
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
-from fairway.judge.runtimes.eager import uncompiled
+from fairway.judge.runtimes.eager import disable_compilation
 
-UNLIMITED = 2048
-"""Tokens in a context where the model states no limit, as with relative positions."""
+DEFAULT_CONTEXT_TOKENS = 2048
+"""Tokens in a context if the model states no limit, as with relative positions."""
 
-FEW = 3
-"""Tokens that are run to look at the cache."""
+PROBE_TOKENS = 3
+"""Tokens of the run that shows the cache."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer's cache: how many heads, and how wide each key and each value is."""
+    """One layer's cache: the number of heads, and the widths of keys and values."""
 
     heads: int
     key: int
@@ -35,7 +36,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Anatomy:
-    """What is known of a generator. One with `cross` is an encoder-decoder, one with `features` listens to speech."""
+    """The properties of a generator. With `cross` it is an encoder-decoder, with `features` its input is speech."""
 
     layers: tuple[Layer, ...]
     cross: tuple[Layer, ...]
@@ -44,41 +45,45 @@ class Anatomy:
     vocabulary: int
     context: int
     positions: bool
-    """Whether forward takes position_ids."""
+    """True if forward takes position_ids."""
     hidden: int = 0
     """Width of the encoder's states."""
     features: tuple[int, int] | None = None
     """Bands and frames of the speech that the encoder takes, which is of one length."""
     states: int = 0
-    """How many states the encoder makes of such speech."""
+    """The number of states that the encoder computes from such speech."""
 
 
-def examine(model: torch.nn.Module) -> Anatomy:
-    """Looks at the model, runs it once, and refuses what no cache of keys and values can be made for."""
-    _refuse_others(model)
-    known: Any = model
+def examine_generator(model: torch.nn.Module) -> Anatomy:
+    """Run the model once and return its anatomy; refuse models without a plain cache of keys and values."""
+    _refuse_other_models(model)
+    known: TransformersModel = model
     config = known.config
     if config.is_encoder_decoder:
-        features = _features(known)
-        with torch.no_grad(), uncompiled():
-            source = torch.zeros(1, *features, dtype=known.dtype) if features else torch.ones(1, FEW, dtype=torch.long)
-            ids = torch.ones(1, FEW, dtype=torch.long)
+        features = _read_features(known)
+        with torch.no_grad(), disable_compilation():
+            source = (
+                torch.zeros(1, *features, dtype=known.dtype)
+                if features
+                else torch.ones(1, PROBE_TOKENS, dtype=torch.long)
+            )
+            ids = torch.ones(1, PROBE_TOKENS, dtype=torch.long)
             out = known(source, decoder_input_ids=ids, use_cache=True, return_dict=True)
         cache = out.get("past_key_values")
         own, cross = getattr(cache, "self_attention_cache", cache), getattr(cache, "cross_attention_cache", None)
-        layers, crossed = _layers(known, own), _layers(known, cross)
+        layers, crossed = _read_layers(known, own), _read_layers(known, cross)
         states, hidden = map(int, out.encoder_last_hidden_state.shape[1:])
     else:
         features, crossed, hidden, states = None, (), 0, 0
-        with torch.no_grad(), uncompiled():
-            out = known(torch.ones(1, FEW, dtype=torch.long), use_cache=True, return_dict=True)
-        layers = _layers(known, out.get("past_key_values"))
+        with torch.no_grad(), disable_compilation():
+            out = known(torch.ones(1, PROBE_TOKENS, dtype=torch.long), use_cache=True, return_dict=True)
+        layers = _read_layers(known, out.get("past_key_values"))
     return Anatomy(
         layers=layers,
         cross=crossed,
         dtype=str(known.dtype).removeprefix("torch."),
         vocabulary=int(config.get_text_config(decoder=True).vocab_size),
-        context=_context(config),
+        context=_read_context(config),
         positions=not crossed and "position_ids" in inspect.signature(known.forward).parameters,
         hidden=hidden,
         features=features,
@@ -86,39 +91,41 @@ def examine(model: torch.nn.Module) -> Anatomy:
     )
 
 
-def _refuse_others(model: torch.nn.Module) -> None:
+def _refuse_other_models(model: torch.nn.Module) -> None:
     kind = type(model).__name__
     library = sys.modules.get("transformers.modeling_utils")
     if library is None or not isinstance(model, library.PreTrainedModel):
-        raise complain("FW019", f"{kind} is not a model of transformers")
-    known: Any = model
+        raise complain(Code.NOT_A_GENERATOR, f"{kind} is not a model of transformers")
+    known: TransformersModel = model
     if not known.can_generate():
-        raise complain("FW019", f"{kind} has no `generate`; a …ForCausalLM or …ForConditionalGeneration has")
+        raise complain(
+            Code.NOT_A_GENERATOR, f"{kind} has no `generate`; a …ForCausalLM or …ForConditionalGeneration has"
+        )
     if known.config.get_text_config(decoder=True) is not known.config and not known.config.is_encoder_decoder:
-        raise complain("FW019", f"{kind} has parts for more than text")
+        raise complain(Code.NOT_A_GENERATOR, f"{kind} has parts for more than text")
 
 
-def _features(model: Any) -> tuple[int, int] | None:
-    """None for text; bands and frames for speech whose length the encoder fixes, as Whisper's does."""
+def _read_features(model: TransformersModel) -> tuple[int, int] | None:
+    """Return bands and frames for speech of the length that the encoder fixes, like Whisper's, or None for text."""
     if model.main_input_name == "input_ids":
         return None
     encoder = model.get_encoder()
     known = all(hasattr(encoder, name) for name in ("conv1", "conv2", "max_source_positions"))
     if model.main_input_name != "input_features" or not known:
-        raise complain("FW019", f"{type(model).__name__} generates from {model.main_input_name}")
+        raise complain(Code.NOT_A_GENERATOR, f"{type(model).__name__} generates from {model.main_input_name}")
     frames = int(encoder.max_source_positions) * int(encoder.conv1.stride[0]) * int(encoder.conv2.stride[0])
     return int(model.config.num_mel_bins), frames
 
 
-def _layers(model: Any, cache: Any) -> tuple[Layer, ...]:
+def _read_layers(model: TransformersModel, cache: TransformersCache) -> tuple[Layer, ...]:
     from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
     name = type(model).__name__
     layers = getattr(cache, "layers", None)
     if not layers:
-        what = "no past_key_values" if cache is None else f"a {type(cache).__name__}"
-        raise complain("FW213", f"{name} answers with {what}")
-    # By exact type: subclasses carry further states along.
+        kind = "no past_key_values" if cache is None else f"a {type(cache).__name__}"
+        raise complain(Code.CACHE_NOT_KEY_VALUE, f"{name} returns {kind}")
+    # Compared by exact type: subclasses have more state.
     other = [
         (i, type(layer).__name__)
         for i, layer in enumerate(layers)
@@ -126,16 +133,20 @@ def _layers(model: Any, cache: Any) -> tuple[Layer, ...]:
     ]
     if other:
         place, kind = other[0]
-        raise complain("FW213", f"{len(other)} of {len(layers)} layers of {name}, first layer {place}: {kind}")
+        raise complain(
+            Code.CACHE_NOT_KEY_VALUE, f"{len(other)} of {len(layers)} layers of {name}, first layer {place}: {kind}"
+        )
     empty = [i for i, layer in enumerate(layers) if not layer.is_initialized]
     if empty:
-        raise complain("FW213", f"layer {empty[0]} of {name} keeps nothing: it shares another layer's cache")
+        raise complain(
+            Code.CACHE_NOT_KEY_VALUE, f"layer {empty[0]} of {name} keeps nothing: it shares another layer's cache"
+        )
     return tuple(Layer(x.keys.shape[1], x.keys.shape[3], x.values.shape[3]) for x in layers)
 
 
-def _context(config: Any) -> int:
+def _read_context(config: TransformersModel) -> int:
     for name in ("max_target_positions", "max_position_embeddings"):
-        found = getattr(config, name, None)
-        if isinstance(found, int) and found > 0:
-            return found
-    return UNLIMITED
+        tokens = getattr(config, name, None)
+        if isinstance(tokens, int) and tokens > 0:
+            return tokens
+    return DEFAULT_CONTEXT_TOKENS

@@ -1,7 +1,7 @@
-"""The settings that runtimes read beside the graphs: config.json, generation_config.json, and genai_config.json.
+"""Writes the settings that runtimes read: config.json, generation_config.json, and genai_config.json.
 
-The first two are transformers' own. The third is onnxruntime-genai's, for decoders alone: its encoder-decoders are
-laid out in another way than optimum's.
+The first two are those of transformers. The third is for onnxruntime-genai, and for decoders alone: its layout of
+encoder-decoders differs from optimum's.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from fairway.convert.generation.anatomy import Anatomy
 from fairway.convert.generation.file_names import CONFIG, DECODER, GENAI, GENERATION
+from fairway.convert.generation.wrappers import TransformersModel
 
 GENAI_TYPES = (
     "gemma",
@@ -29,36 +30,36 @@ GENAI_TYPES = (
     "qwen3",
     "smollm3",
 )
-"""Model types that onnxruntime-genai 0.18 knows by transformers' name, each a plain decoder. The others go by
-`decoder`, its name for any; gpt2 too, whose own name stands for an older layout."""
+"""Model types that onnxruntime-genai 0.18 knows by transformers' name, each a plain decoder. All others are called
+`decoder`, its general name; so is gpt2, whose name means an older layout there."""
 
 
-def write_configs(model: Any, anatomy: Anatomy, folder: Path) -> list[str]:
-    """Writes what belongs beside the graphs; answers the names."""
+def write_configs(model: TransformersModel, anatomy: Anatomy, folder: Path) -> list[str]:
+    """Write the settings files into the folder; return their names."""
     (folder / CONFIG).write_text(model.config.to_json_string())
     (folder / GENERATION).write_text(model.generation_config.to_json_string())
     if anatomy.cross:
         return [CONFIG, GENERATION]
-    (folder / GENAI).write_text(json.dumps(genai_config(model, anatomy), indent=4) + "\n")
+    (folder / GENAI).write_text(json.dumps(make_genai_config(model, anatomy), indent=4) + "\n")
     return [CONFIG, GENERATION, GENAI]
 
 
-def genai_config(model: Any, anatomy: Anatomy) -> dict[str, Any]:
-    """onnxruntime-genai's settings for one decoder graph; greedy unless the model's own settings say otherwise."""
+def make_genai_config(model: TransformersModel, anatomy: Anatomy) -> dict[str, object]:
+    """Return onnxruntime-genai's settings for a decoder: greedy search, unless the model's settings name another."""
     settings, config = model.generation_config, model.config
     inputs = {"input_ids": "input_ids", "attention_mask": "attention_mask"}
     if anatomy.positions:
         inputs["position_ids"] = "position_ids"
     inputs |= {"past_key_names": "past_key_values.%d.key", "past_value_names": "past_key_values.%d.value"}
-    end = _first_said(settings.eos_token_id, config.eos_token_id, 0)
-    padding = _first_said(settings.pad_token_id, config.pad_token_id, end[0] if isinstance(end, list) else end)
+    end = _take_first(settings.eos_token_id, config.eos_token_id, 0)
+    padding = _take_first(settings.pad_token_id, config.pad_token_id, end[0] if isinstance(end, list) else end)
     layer = anatomy.layers[0]
     return {
         "model": {
             "type": config.model_type if config.model_type in GENAI_TYPES else "decoder",
             "vocab_size": anatomy.vocabulary,
             "context_length": anatomy.context,
-            "bos_token_id": _first_said(settings.bos_token_id, config.bos_token_id, 0),
+            "bos_token_id": _take_first(settings.bos_token_id, config.bos_token_id, 0),
             "eos_token_id": end,
             "pad_token_id": padding,
             "decoder": {
@@ -78,18 +79,19 @@ def genai_config(model: Any, anatomy: Anatomy) -> dict[str, Any]:
             },
         },
         "search": {
-            "do_sample": bool(_first_said(settings.do_sample, False)),
+            "do_sample": bool(_take_first(settings.do_sample, False)),
             "max_length": anatomy.context,
             "min_length": 0,
             "num_beams": 1,
             "past_present_share_buffer": False,
-            "repetition_penalty": float(_first_said(settings.repetition_penalty, 1.0)),
-            "temperature": float(_first_said(settings.temperature, 1.0)),
-            "top_k": int(_first_said(settings.top_k, 50)),
-            "top_p": float(_first_said(settings.top_p, 1.0)),
+            "repetition_penalty": float(_take_first(settings.repetition_penalty, 1.0)),
+            "temperature": float(_take_first(settings.temperature, 1.0)),
+            "top_k": int(_take_first(settings.top_k, 50)),
+            "top_p": float(_take_first(settings.top_p, 1.0)),
         },
     }
 
 
-def _first_said(*values: Any) -> Any:
+def _take_first(*values: Any) -> Any:
+    """Return the first value that is not None."""
     return next(value for value in values if value is not None)

@@ -1,236 +1,231 @@
-"""`fairway.export_generation`: every graph over its shapes, then all of them together, token by token."""
+"""`fairway.export_generation`: exports the graphs of a generator, and compares generated tokens step by step."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from fairway.convert.export import Progress, export_subject, make_settings
-from fairway.convert.generation.anatomy import Anatomy, examine
+from fairway.convert.export import export_subject
+from fairway.convert.generation.anatomy import Anatomy, examine_generator
 from fairway.convert.generation.configs import write_configs
 from fairway.convert.generation.file_names import RECORD
-from fairway.convert.generation.folder_delivery import check_folder, put_folder
+from fairway.convert.generation.folder_delivery import check_folder, deliver_folder
 from fairway.convert.generation.generation_result import GenerationResult
-from fairway.convert.generation.graphs import Bounds, GeneratorGraph, graphs, subject_of
-from fairway.convert.generation.greedy import Player, generate, make_prompts
-from fairway.convert.generation.step_comparison import Run, compare_steps
-from fairway.convert.ladder.climb import Settings, Verdict
+from fairway.convert.generation.graphs import Bounds, GeneratorGraph, build_graph_subject, plan_graphs
+from fairway.convert.generation.greedy import Player, generate_tokens, make_prompts
+from fairway.convert.generation.step_comparison import PromptRun, compare_steps
+from fairway.convert.generation.wrappers import TransformersModel
 from fairway.convert.ladder.diagnose import diagnose
 from fairway.convert.result import Result
-from fairway.diagnostics import Finding
+from fairway.convert.types import VERDICT_ORDER, Settings, Verdict
+from fairway.diagnostics import Code, Finding
 from fairway.diagnostics.errors import UserError, complain
 from fairway.judge.coverage_report import UNPROVEN_CODES
-from fairway.judge.lattice import Level
-from fairway.model.source import user_frame
-from fairway.record.delivery import workshop
-from fairway.record.files import FORMAT, hash_file, versions
-from fairway.record.progress import Diary, both
+from fairway.model.source import find_user_frame
+from fairway.record.delivery import make_workshop
+from fairway.record.files import hash_file, read_versions
+from fairway.record.progress import (
+    EventSink,
+    PartStarted,
+    ProgressFile,
+    StageStarted,
+    StillWorking,
+    ignore_event,
+    send_to_both,
+)
+from fairway.record.schema import FORMAT, GenerationRecord
+from fairway.record.writer import describe_finding, to_plain, write_record
 from fairway.workers.attempt import Outcome, Workers
 
-STEPS = 32
-LONGEST = 12
-"""Tokens in the longest prompt that is made up."""
-
-_ORDER: tuple[Verdict, ...] = ("failed", "wrong", "unproven", "verified")
+DEFAULT_STEPS = 32
+MAX_PROMPT_TOKENS = 12
+"""Tokens in the longest random prompt."""
 
 
-def export_generation(
-    model: torch.nn.Module,
-    folder: str | Path,
-    *,
-    bounds: Mapping[str, tuple[int, int]] | None = None,
-    prompts: Sequence[Sequence[int]] | None = None,
-    steps: int = STEPS,
-    opset: int | None = None,
-    level: Level = "standard",
-    routes: Sequence[str] = (),
-    remedies: bool = True,
-    timeout: float = 600.0,
-    memory: int = 0,
-    overwrite: bool = False,
-    progress: Progress | None = None,
-) -> GenerationResult:
-    """Takes a generator of transformers to a folder of ONNX graphs with a cache, proven one by one and step by step.
+@dataclass(frozen=True)
+class GenerationOptions:
+    """The options of one export: bounds of dims, prompts to generate from, and the number of steps."""
 
-    `bounds` narrow or widen the dims batch, past, seq and source. `prompts` are token ids to generate from, random ones
-    where there are none. `timeout` (seconds) and `memory` (bytes) limit each attempt.
-    """
-    settings = make_settings(level, routes, opset, remedies, timeout, memory, judging=True)
-    return generate_folder(model, Path(folder), settings, bounds or {}, prompts, steps, overwrite, progress)
+    bounds: Bounds = field(default_factory=dict)
+    prompts: Sequence[Sequence[int]] | None = None
+    """Token ids; None for random prompts."""
+    steps: int = DEFAULT_STEPS
+    overwrite: bool = False
+
+
+@dataclass(frozen=True)
+class GenerationJob:
+    """One export of a generator: the model, the target folder, and everything its steps share."""
+
+    model: TransformersModel
+    folder: Path
+    settings: Settings
+    options: GenerationOptions
+    workers: Workers
+    on_event: EventSink
+
+    def prepare_model(self) -> TransformersModel:
+        """Return the model, in eval mode if remedies are allowed."""
+        return self.model.eval() if self.settings.remedies else self.model
 
 
 def generate_folder(
     model: torch.nn.Module,
     folder: Path,
     settings: Settings,
-    bounds: Bounds,
-    prompts: Sequence[Sequence[int]] | None = None,
-    steps: int = STEPS,
-    overwrite: bool = False,
-    progress: Progress | None = None,
+    options: GenerationOptions,
+    progress: EventSink | None = None,
 ) -> GenerationResult:
-    """The whole road: look, export each graph, generate with all of them, deliver what may be delivered."""
-    heard = progress or (lambda event: None)
-    check_folder(folder, overwrite)
-    if steps < 1:
-        raise complain("FW006", f"{steps} steps; at least one is needed")
-    with Workers(settings.limits) as workers, workshop(folder.absolute(), workers.janitor) as shop:
-        heard = both(heard, Diary(shop, folder.name, type(model).__name__))
-        workers.tick = partial(heard, ("tick",))
-        heard(("stage", "looking at the model"))
-        anatomy = _look(workers, model, settings)
-        _check_prompts(prompts, anatomy)
+    """Examine the model, export each graph, generate with all of them, and deliver the folder unless it is wrong."""
+    check_folder(folder, options.overwrite)
+    if options.steps < 1:
+        raise complain(Code.UNKNOWN_OPTION, f"{options.steps} steps; at least one is needed")
+    with Workers(settings.limits) as workers, make_workshop(folder.absolute(), workers.janitor) as shop:
+        on_event = send_to_both(progress or ignore_event, ProgressFile(shop, folder.name, type(model).__name__))
+        job = GenerationJob(model, folder, settings, options, workers, on_event)
+        workers.tick = partial(on_event, StillWorking())
+        on_event(StageStarted("looking at the model"))
+        anatomy = _examine_in_worker(job)
+        _check_prompts(options.prompts, anatomy)
         made = shop / "made"
         made.mkdir()
-        results = _export_each(graphs(model, anatomy, bounds), type(model).__name__, made, settings, heard)
-        runs: tuple[Run, ...] = ()
+        parts = plan_graphs(model, anatomy, options.bounds)
+        results = _export_each(parts, type(model).__name__, made, settings, on_event)
+        runs: tuple[PromptRun, ...] = ()
         findings: tuple[Finding, ...] = ()
         if all(result.path is not None for result in results.values()):
-            runs, findings = _walk(workers, model, anatomy, made, settings, prompts, steps, heard)
-        return _delivered(model, anatomy, folder, made, results, runs, findings, overwrite, workers)
+            runs, findings = _compare_all_steps(job, anatomy, made)
+        return _deliver(job, anatomy, made, results, runs, findings)
 
 
 def _export_each(
-    parts: Sequence[GeneratorGraph], name: str, made: Path, settings: Settings, heard: Callable[[Any], None]
+    parts: Sequence[GeneratorGraph], name: str, made: Path, settings: Settings, on_event: EventSink
 ) -> dict[str, Result]:
-    """Every graph's result, up to the first that gives no file."""
+    """Return every graph's result, up to the first that gives no file."""
     results: dict[str, Result] = {}
     for graph in parts:
-        heard(("part", graph.file))
-        subject = subject_of(graph, f"{name}/{graph.file}")
-        results[graph.file] = export_subject(subject, made / graph.file, settings, progress=heard)
+        on_event(PartStarted(graph.file))
+        subject = build_graph_subject(graph, f"{name}/{graph.file}")
+        results[graph.file] = export_subject(subject, made / graph.file, settings, progress=on_event)
         if results[graph.file].path is None:
             break
     return results
 
 
-def _settled(model: torch.nn.Module, settings: Settings) -> torch.nn.Module:
-    return model.eval() if settings.remedies else model
+def _examine_in_worker(job: GenerationJob) -> Anatomy:
+    """Return the model's anatomy; refuse a model that cannot generate one token in PyTorch."""
 
-
-def _look(workers: Workers, model: torch.nn.Module, settings: Settings) -> Anatomy:
-    """The model's anatomy. A model that cannot generate one token in PyTorch is not exported for it."""
-
-    def work(tell: Callable[[Any], None]) -> Anatomy:
-        anatomy = examine(_settled(model, settings))
+    def work(on_event: EventSink) -> Anatomy:
+        anatomy = examine_generator(job.prepare_model())
         try:
-            generate(model, make_prompts(anatomy, None, 1, 0)[0], 1)
+            generate_tokens(job.model, make_prompts(anatomy, None, 1, 0)[0], 1)
         except Exception as error:
-            raise complain("FW201", f"generate raised {type(error).__name__}: {error}") from error
+            raise complain(Code.FORWARD_FAILS, f"generate raised {type(error).__name__}: {error}") from error
         return anatomy
 
-    outcome = workers.run(work)
+    outcome = job.workers.run(work)
     if outcome.status != "done":
-        raise UserError(_said(outcome))
+        raise UserError(_describe_failure(outcome))
     anatomy: Anatomy = outcome.value
     return anatomy
 
 
-def _said(outcome: Outcome) -> Finding:
-    """What went wrong in a process apart. It exported nothing, so no exporter is to blame."""
+def _describe_failure(outcome: Outcome) -> Finding:
+    """Return a finding about a failed worker. It exported nothing, so the exporter is not the cause."""
     failure = outcome.failure
     if failure is None or failure.finding is not None:
         return diagnose(outcome, ())[0]
-    return Finding("FW201", f"{failure.kind}: {failure.message}", where=user_frame(failure.frames))
+    return Finding(Code.FORWARD_FAILS, f"{failure.kind}: {failure.message}", where=find_user_frame(failure.frames))
 
 
-def _walk(
-    workers: Workers,
-    model: torch.nn.Module,
-    anatomy: Anatomy,
-    made: Path,
-    settings: Settings,
-    prompts: Sequence[Sequence[int]] | None,
-    steps: int,
-    heard: Callable[[Any], None],
-) -> tuple[tuple[Run, ...], tuple[Finding, ...]]:
-    """Both prompts, step by step, in a process apart. What could not be looked at leaves the folder unproven."""
-    longest = max(1, min(LONGEST, anatomy.context - steps))
+def _compare_all_steps(
+    job: GenerationJob, anatomy: Anatomy, made: Path
+) -> tuple[tuple[PromptRun, ...], tuple[Finding, ...]]:
+    """Compare both prompts step by step, in a worker process. If that fails, a finding makes the folder unproven."""
+    prompts, steps = job.options.prompts, job.options.steps
+    longest = max(1, min(MAX_PROMPT_TOKENS, anatomy.context - steps))
     room = anatomy.context - (1 if anatomy.cross else max(map(len, prompts)) if prompts else longest)
     count = max(1, min(steps, room))
 
-    def work(tell: Callable[[Any], None]) -> tuple[Run, ...]:
-        known: Any = _settled(model, settings)
+    def work(on_event: EventSink) -> tuple[PromptRun, ...]:
+        model = job.prepare_model()
         player = Player(made, anatomy)
-        padding = known.generation_config.pad_token_id or 0
+        padding = model.generation_config.pad_token_id or 0
         pair = make_prompts(anatomy, prompts, longest, padding)
-        return tuple(compare_steps(known, player, prompt, count, tell) for prompt in pair)
+        return tuple(compare_steps(model, player, prompt, count, on_event) for prompt in pair)
 
-    heard(("part", "generating step by step"))
-    outcome = workers.run(work, heard)
+    job.on_event(PartStarted("generating step by step"))
+    outcome = job.workers.run(work, job.on_event)
     if outcome.status != "done":
-        said = _said(outcome)
-        return (), (said, Finding("FW504", f"generation was not compared: {said.seen}"))
-    runs: tuple[Run, ...] = outcome.value
-    short = (
-        ()
-        if count == steps
-        else (
-            Finding("FW504", f"{count} steps were compared, not {steps}: the context holds {anatomy.context} tokens"),
-        )
-    )
-    return runs, (*(f for run in runs for f in run.findings), *short)
+        failure = _describe_failure(outcome)
+        return (), (failure, Finding(Code.EVIDENCE_INCOMPLETE, f"generation was not compared: {failure.seen}"))
+    runs: tuple[PromptRun, ...] = outcome.value
+    findings = [finding for run in runs for finding in run.findings]
+    if count < steps:
+        seen = f"{count} steps were compared, not {steps}: the context holds {anatomy.context} tokens"
+        findings.append(Finding(Code.EVIDENCE_INCOMPLETE, seen))
+    return runs, tuple(findings)
 
 
 def _check_prompts(prompts: Sequence[Sequence[int]] | None, anatomy: Anatomy) -> None:
     if prompts is None:
         return
     if anatomy.features is not None or not prompts or not all(len(row) for row in prompts):
-        raise complain("FW015", "prompts are lists of token ids, none of them empty; a model of speech takes none")
+        raise complain(
+            Code.BAD_INPUTS, "prompts are lists of token ids, none of them empty; a model of speech takes none"
+        )
     for number, row in enumerate(prompts):
         outside = [token for token in row if not 0 <= token < anatomy.vocabulary]
         if outside:
-            raise complain("FW015", f"prompt {number} holds token {outside[0]}; there are {anatomy.vocabulary}")
+            raise complain(Code.BAD_INPUTS, f"prompt {number} holds token {outside[0]}; there are {anatomy.vocabulary}")
 
 
-def _delivered(
-    model: Any,
+def _deliver(
+    job: GenerationJob,
     anatomy: Anatomy,
-    folder: Path,
     made: Path,
     results: Mapping[str, Result],
-    runs: tuple[Run, ...],
+    runs: tuple[PromptRun, ...],
     findings: tuple[Finding, ...],
-    overwrite: bool,
-    workers: Workers,
 ) -> GenerationResult:
-    """Puts a verified or unproven folder in place; keeps a wrong one aside, under a name that nobody ships."""
-    verdict = _verdict(results, findings)
+    """Put a verified or unproven folder in place. Keep a wrong one aside, under a name that is not used by accident."""
+    model, folder, janitor = job.model, job.folder, job.workers.janitor
+    verdict = _find_verdict(results, findings)
     named = tuple(replace(f, seen=f"{file}: {f.seen}") for file, result in results.items() for f in result.findings)
-    record = {
-        "format": FORMAT,
-        "verdict": verdict,
-        "model": f"{type(model).__module__}.{type(model).__qualname__}",
-        "versions": versions(),
-        "graphs": {file: r.record for file, r in results.items()},
-        "steps": [run.as_dict() for run in runs],
-        "findings": [f.as_dict() for f in (*named, *findings)],
-    }
+    record = GenerationRecord(
+        format=FORMAT,
+        verdict=verdict,
+        model=f"{type(model).__module__}.{type(model).__qualname__}",
+        versions=read_versions(),
+        graphs={file: result.record for file, result in results.items()},
+        steps=tuple(json.loads(to_plain(run.as_dict())) for run in runs),
+        findings=tuple(map(describe_finding, (*named, *findings))),
+    )
     files: tuple[str, ...] = ()
     if verdict in ("verified", "unproven"):
         write_configs(model, anatomy, made)
         files = tuple(sorted([*(path.name for path in made.iterdir()), RECORD]))
-        record["files"] = {path.name: hash_file(path) for path in sorted(made.iterdir())}
-        (made / RECORD).write_text(json.dumps(record, indent=1, default=str) + "\n")
-        put_folder(made, folder, overwrite, workers.janitor)
+        record = record.model_copy(update={"files": {path.name: hash_file(path) for path in sorted(made.iterdir())}})
+        write_record(made / RECORD, record)
+        deliver_folder(made, folder, job.options.overwrite, janitor)
     elif verdict == "wrong":
-        (made / RECORD).write_text(json.dumps(record, indent=1, default=str) + "\n")
-        put_folder(made, folder.with_name(folder.name + ".wrong"), True, workers.janitor)
+        write_record(made / RECORD, record)
+        deliver_folder(made, folder.with_name(folder.name + ".wrong"), True, janitor)
     moved = {
         file: replace(r, path=folder / file if files and r.path is not None else None) for file, r in results.items()
     }
     return GenerationResult(verdict, folder if files else None, files, moved, runs, (*named, *findings), record)
 
 
-def _verdict(results: Mapping[str, Result], findings: Sequence[Finding]) -> Verdict:
-    """The worst graph's, or what the steps make of it."""
-    worst = min((r.verdict for r in results.values()), key=_ORDER.index)
-    if any(f.code in UNPROVEN_CODES for f in findings):
-        return min(worst, "unproven", key=_ORDER.index)
-    return min(worst, "wrong", key=_ORDER.index) if any(f.severity == "error" for f in findings) else worst
+def _find_verdict(results: Mapping[str, Result], findings: Sequence[Finding]) -> Verdict:
+    """Return the verdict of the worst graph, or a worse one from the comparison of steps."""
+    worst = min((result.verdict for result in results.values()), key=VERDICT_ORDER.index)
+    if any(finding.code in UNPROVEN_CODES for finding in findings):
+        return min(worst, "unproven", key=VERDICT_ORDER.index)
+    has_error = any(finding.severity == "error" for finding in findings)
+    return min(worst, "wrong", key=VERDICT_ORDER.index) if has_error else worst

@@ -1,4 +1,4 @@
-"""The files of a generator, by the names that optimum's ORTModel and onnxruntime-genai look for."""
+"""The file names of a generator, as optimum's ORTModel and onnxruntime-genai expect them."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ WRITTEN = (
     GENAI,
     RECORD,
 )
-"""Everything that an export may write into its folder, or into the one that it keeps aside."""
+"""All files that an export may write into its folder, or into the folder that it keeps aside."""

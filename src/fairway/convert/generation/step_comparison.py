@@ -1,39 +1,42 @@
-"""Every step compared: the token that the file chooses, and the logits that it chose from.
+"""Compares every step: the token that the file chooses, and the logits that it chooses from.
 
-Truth is the model in float64 on the whole sequence at once. What the file may be off by is learnt from PyTorch, with
-its cache and without. Where two tokens are closer than that, PyTorch's own choice hangs on rounding: a file that takes
-the other one is undecided there, not wrong.
+The truth is the model in float64 on the complete sequence at once. The allowed error is learned from PyTorch, with and
+without its cache. If two tokens are closer than that, PyTorch's own choice depends on rounding: a file that takes the
+other one is undecided at this step, not wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 
-from fairway.convert.generation.greedy import Player, Prompt, Told, generate, play
-from fairway.convert.generation.wrappers import WholeSequences
-from fairway.diagnostics import Finding
-from fairway.judge.cells import bucket, collect
-from fairway.judge.compare import Difference, measure
-from fairway.judge.judge import tidy
-from fairway.judge.runtimes.eager import nudged, run_eager, to_array
+from fairway.convert.generation.greedy import GeneratedTokens, Player, Prompt, follow_tokens, generate_tokens
+from fairway.convert.generation.wrappers import TransformersModel, WholeSequences
+from fairway.diagnostics import Code, Finding
+from fairway.judge.cells import collect_cells, find_buckets
+from fairway.judge.compare import Difference, measure_errors
+from fairway.judge.judge import tidy_runtime_message
+from fairway.judge.runtimes.eager import nudge_weights, run_eager, to_array
 from fairway.judge.runtimes.liberties import PlainArithmetic
 from fairway.judge.runtimes.truth import run_truth
-from fairway.judge.yardstick import FACTOR, STATED, Real, Yardstick
+from fairway.judge.yardstick import ERROR_FACTOR, STATED_TOLERANCES, FloatArray, Yardstick
 from fairway.model.subject import Subject, build_subject
+from fairway.record.progress import EventSink
 
-Choice = Literal["same", "undecided", "wrong"]
-NUDGES = 3
+TokenChoice = Literal["same", "undecided", "wrong"]
+NUDGED_ANSWERS = 3
 
 
 @dataclass(frozen=True)
 class ComparedStep:
-    """One step of a batch. `margin` is the least lead of PyTorch's token over the next, `doubt` what rounding explains
-    of it, `ratio` the logits' worst error in units of what is allowed."""
+    """One step of a batch.
+
+    `margin` is the smallest lead of PyTorch's token over the next, `doubt` the part of it that rounding explains, and
+    `ratio` the largest error of the logits as a multiple of the allowed error.
+    """
 
     number: int
     tokens: tuple[int, ...]
@@ -41,14 +44,14 @@ class ComparedStep:
     margin: float
     doubt: float
     ratio: float
-    choice: Choice
+    choice: TokenChoice
 
 
 @dataclass(frozen=True)
-class Run:
+class PromptRun:
     """One prompt or batch, step by step."""
 
-    what: str
+    title: str
     lengths: tuple[int, ...]
     steps: tuple[ComparedStep, ...]
     yardstick: str
@@ -64,50 +67,51 @@ class Run:
 
     @property
     def distinct(self) -> int:
-        """How many different tokens were generated; a sequence of one token over and over says little."""
+        """The number of different tokens that were generated; a sequence of one repeated token is weak evidence."""
         return len({token for step in self.steps for token in step.tokens})
 
-    def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "distinct": self.distinct, "findings": [f.as_dict() for f in self.findings]}
+    def as_dict(self) -> dict[str, object]:
+        fields = asdict(self)
+        title = fields.pop("title")
+        findings = [finding.as_dict() for finding in self.findings]
+        return {"what": title, **fields, "distinct": self.distinct, "findings": findings}
 
 
-def compare_steps(
-    model: torch.nn.Module, player: Player, prompt: Prompt, steps: int, heard: Callable[[Any], None]
-) -> Run:
-    """Generates with both and compares every step."""
-    told = generate(model, prompt, steps)
-    scale = _Scale(model, prompt, told)
+def compare_steps(model: torch.nn.Module, player: Player, prompt: Prompt, steps: int, on_event: EventSink) -> PromptRun:
+    """Generate with PyTorch and with the files, and compare every step."""
+    generated = generate_tokens(model, prompt, steps)
+    scale = _LogitScale(model, prompt, generated)
     try:
-        theirs = to_array(play(player, prompt, told, heard)).astype(np.float64)
+        theirs = to_array(follow_tokens(player, prompt, generated, on_event)).astype(np.float64)
     except Exception as error:
-        said = Finding("FW408", f"{prompt.what}: {tidy(str(error))}")
-        return Run(prompt.what, prompt.lengths, (), scale.words(), (said,))
-    ours = to_array(told.logits).astype(np.float64)
-    found = measure("logits", scale.truth, ours, theirs)
-    if isinstance(found, Difference):
-        said = Finding(found.code, f"{prompt.what}: {found.text}")
-        return Run(prompt.what, prompt.lengths, (), scale.words(), (said,))
+        finding = Finding(Code.RUNTIME_FAILS, f"{prompt.title}: {tidy_runtime_message(str(error))}")
+        return PromptRun(prompt.title, prompt.lengths, (), scale.describe(), (finding,))
+    ours = to_array(generated.logits).astype(np.float64)
+    difference = measure_errors("logits", scale.truth, ours, theirs)
+    if isinstance(difference, Difference):
+        finding = Finding(difference.code, f"{prompt.title}: {difference.text}")
+        return PromptRun(prompt.title, prompt.lengths, (), scale.describe(), (finding,))
     tolerance = scale.tolerance()
-    if (_ratios(scale.truth, theirs, tolerance) > 1).any():
+    if (_compute_ratios(scale.truth, theirs, tolerance) > 1).any():
         tolerance = scale.tolerance(generously=True)
-    ratios = _ratios(scale.truth, theirs, tolerance)
-    taken = [_step(i, told, ours, theirs, tolerance, ratios) for i in range(steps)]
+    ratios = _compute_ratios(scale.truth, theirs, tolerance)
+    taken = [_compare_step(i, generated, ours, theirs, tolerance, ratios) for i in range(steps)]
     since = next((step.number for step, *_ in taken if step.ratio > 1), None)
-    findings = [_say_token(prompt, *one, since) for one in taken if one[0].choice == "wrong"][:1]
+    findings = [_report_token(prompt, *step, since) for step in taken if step[0].choice == "wrong"][:1]
     if not findings and (ratios > 1).any():
-        findings = [_say_logits(prompt, scale.truth, ours, theirs, ratios)]
-    return Run(prompt.what, prompt.lengths, tuple(one[0] for one in taken), scale.words(), tuple(findings))
+        findings = [_report_logits(prompt, scale.truth, ours, theirs, ratios)]
+    return PromptRun(prompt.title, prompt.lengths, tuple(step[0] for step in taken), scale.describe(), tuple(findings))
 
 
-class _Scale:
-    """The truth, and the yardstick learnt from PyTorch at the same tokens."""
+class _LogitScale:
+    """The truth, and the yardstick learned from PyTorch at the same tokens."""
 
-    def __init__(self, model: torch.nn.Module, prompt: Prompt, told: Told) -> None:
-        self._subject, self._tensors = _whole(model, prompt, told)
-        self._steps = told.tokens.shape[1]
-        self._ours = to_array(told.logits).astype(np.float64)
+    def __init__(self, model: torch.nn.Module, prompt: Prompt, generated: GeneratedTokens) -> None:
+        self._subject, self._tensors = _build_full_call(model, prompt, generated)
+        self._steps = generated.tokens.shape[1]
+        self._ours = to_array(generated.logits).astype(np.float64)
         self._again = self._cut(run_eager(self._subject, self._tensors))
-        self._dtype = str(told.logits.dtype).removeprefix("torch.")
+        self._dtype = str(generated.logits.dtype).removeprefix("torch.")
         self.reason = ""
         try:
             self.truth = self._cut(run_truth(self._subject, self._tensors))
@@ -115,74 +119,81 @@ class _Scale:
             self.reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             self.truth = self._ours
 
-    def _cut(self, outputs: list[torch.Tensor]) -> Real:
-        """The positions at which tokens were chosen."""
+    def _cut(self, outputs: list[torch.Tensor]) -> FloatArray:
+        """Return the outputs at the positions at which tokens were chosen."""
         return to_array(outputs[0][:, -self._steps :]).astype(np.float64)
 
-    def tolerance(self, generously: bool = False) -> Real:
-        """By element. Generously: PyTorch also with its weights nudged and its sums taken in plain order."""
+    def tolerance(self, generously: bool = False) -> FloatArray:
+        """Return each element's allowed error; `generously` also uses PyTorch with nudged weights and plain sums."""
         yardstick = Yardstick(self._dtype, not self.reason)
         if self.reason:
-            yardstick.learn(collect(bucket(self.truth), np.zeros_like(self.truth)), 0.0)
-            return yardstick.allow(bucket(self.truth))
+            yardstick.learn(collect_cells(find_buckets(self.truth), np.zeros_like(self.truth)), 0.0)
+            return yardstick.allow(find_buckets(self.truth))
         answers = [self._ours, self._again]
         if generously:
             with PlainArithmetic():
                 answers.append(self._cut(run_eager(self._subject, self._tensors)))
-            for seed in range(NUDGES):
-                with nudged(self._subject.model, seed):
+            for seed in range(NUDGED_ANSWERS):
+                with nudge_weights(self._subject.model, seed):
                     answers.append(self._cut(run_eager(self._subject, self._tensors)))
         largest = float(np.abs(self.truth).max(initial=0.0))
         for answer in answers:
-            yardstick.learn(collect(bucket(self.truth), np.abs(answer - self.truth)), largest)
-        return yardstick.allow(bucket(self.truth))
+            yardstick.learn(collect_cells(find_buckets(self.truth), np.abs(answer - self.truth)), largest)
+        return yardstick.allow(find_buckets(self.truth))
 
-    def words(self) -> str:
+    def describe(self) -> str:
         if self.reason:
-            stated = STATED.get(self._dtype, STATED["float32"])
+            stated = STATED_TOLERANCES.get(self._dtype, STATED_TOLERANCES["float32"])
             return f"stated relative tolerance {stated:g}, since float64 does not run: {self.reason}"
-        return f"error against float64 at most {FACTOR:g} times PyTorch's own"
+        return f"error against float64 at most {ERROR_FACTOR:g} times PyTorch's own"
 
 
-def _whole(model: torch.nn.Module, prompt: Prompt, told: Told) -> tuple[Subject, list[torch.Tensor]]:
-    """The sequence that PyTorch generated, without its last token, as one call."""
-    ids = torch.cat([told.start, told.tokens[:, :-1]], 1)
-    known: Any = model
+def _build_full_call(
+    model: torch.nn.Module, prompt: Prompt, generated: GeneratedTokens
+) -> tuple[Subject, list[torch.Tensor]]:
+    """Return the sequence that PyTorch generated, without its last token, as one call."""
+    ids = torch.cat([generated.start, generated.tokens[:, :-1]], 1)
+    known: TransformersModel = model
     if known.config.is_encoder_decoder:
         inputs = {**prompt.inputs, "decoder_input_ids": ids}
     else:
-        mask = torch.cat([prompt.inputs["attention_mask"], torch.ones_like(told.tokens[:, :-1])], 1)
+        mask = torch.cat([prompt.inputs["attention_mask"], torch.ones_like(generated.tokens[:, :-1])], 1)
         inputs = {"input_ids": ids, "attention_mask": mask}
-        if "position_ids" in _parameters(known):
+        if "position_ids" in _list_parameters(known):
             inputs["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
     subject = build_subject(WholeSequences(model), inputs)
     return subject, list(inputs.values())
 
 
-def _parameters(model: Any) -> set[str]:
+def _list_parameters(model: TransformersModel) -> set[str]:
     import inspect
 
     return set(inspect.signature(model.forward).parameters)
 
 
-def _ratios(truth: Real, theirs: Real, tolerance: Real) -> Real:
-    """By row and step: the worst error in units of what is allowed for the element.
+def _compute_ratios(truth: FloatArray, theirs: FloatArray, tolerance: FloatArray) -> FloatArray:
+    """Return the largest error by row and step, as a multiple of the error allowed for the element.
 
-    Where either is not finite, `measure` has seen already that both are alike.
+    If one side is not finite, `measure` has checked before that both are equal.
     """
     with np.errstate(invalid="ignore"):
         error = np.nan_to_num(np.abs(theirs - truth), nan=0.0, posinf=0.0)
-    worst: Real = (error / tolerance).max(-1)
+    worst: FloatArray = (error / tolerance).max(-1)
     return worst
 
 
-def _step(
-    number: int, told: Told, ours: Real, theirs: Real, allowed: Real, ratios: Real
+def _compare_step(
+    number: int,
+    generated: GeneratedTokens,
+    ours: FloatArray,
+    theirs: FloatArray,
+    allowed: FloatArray,
+    ratios: FloatArray,
 ) -> tuple[ComparedStep, int, float, float]:
-    """The step, and of its worst row the number, the lead of PyTorch's token over the file's, and what is explained."""
-    legal = to_array(told.legal[:, number])
+    """Return the step, and the worst row with the lead of PyTorch's token there and the part that is explained."""
+    legal = to_array(generated.legal[:, number])
     own = np.where(legal, ours[:, number], -np.inf)
-    tokens = to_array(told.tokens[:, number]).astype(np.int64)
+    tokens = to_array(generated.tokens[:, number]).astype(np.int64)
     chosen = np.where(legal, theirs[:, number], -np.inf).argmax(-1)
     rows = np.arange(len(tokens))
     second = np.argsort(own, -1)[:, -2]
@@ -192,7 +203,7 @@ def _step(
     differs = chosen != tokens
     unexplained = np.where(differs, lead - doubt, -np.inf)
     row = int(unexplained.argmax())
-    choice: Choice = "same" if not differs.any() else "wrong" if unexplained[row] > 0 else "undecided"
+    choice: TokenChoice = "same" if not differs.any() else "wrong" if unexplained[row] > 0 else "undecided"
     margins = own[rows, tokens] - own[rows, second]
     least = int(margins.argmin())
     step = ComparedStep(
@@ -207,26 +218,32 @@ def _step(
     return step, row, float(lead[row]), float(doubt[row])
 
 
-def _say_token(prompt: Prompt, step: ComparedStep, row: int, lead: float, doubt: float, since: int | None) -> Finding:
-    """The first wrong token, and since when the logits are off: a token can be right by luck."""
+def _report_token(
+    prompt: Prompt, step: ComparedStep, row: int, lead: float, doubt: float, since: int | None
+) -> Finding:
+    """Report the first wrong token, and the first step with wrong logits: a token can be right by luck."""
     tokens = [step.tokens[row], step.file_tokens[row]]
     return Finding(
-        "FW412",
-        f"{prompt.what}: step {step.number}, row {row}: PyTorch chose token {tokens[0]}, the file {tokens[1]}; "
+        Code.TOKEN_DIFFERS,
+        f"{prompt.title}: step {step.number}, row {row}: PyTorch chose token {tokens[0]}, the file {tokens[1]}; "
         f"PyTorch's leads by {lead:.3g}, rounding explains {doubt:.2g}"
         + ("" if since is None else f"; the logits are off from step {since} on"),
         data={"step": step.number, "row": row, "tokens": tokens, "margin": lead, "since": since},
     )
 
 
-def _say_logits(prompt: Prompt, truth: Real, ours: Real, theirs: Real, ratios: Real) -> Finding:
+def _report_logits(
+    prompt: Prompt, truth: FloatArray, ours: FloatArray, theirs: FloatArray, ratios: FloatArray
+) -> Finding:
+    """Report the largest error at the first step with wrong logits."""
     number = int(np.argmax(ratios.max(0) > 1))
     row = int(ratios[:, number].argmax())
     token = int(np.argmax(np.abs(theirs - truth)[row, number]))
     place = row, number, token
     return Finding(
-        "FW401",
-        f"{prompt.what}: step {number}, row {row}, token {token}: PyTorch {ours[place]:.7g}, file {theirs[place]:.7g}, "
-        f"float64 truth {truth[place]:.7g}; {ratios[row, number]:.3g} times what is allowed",
+        Code.NUMBERS_DIFFER,
+        f"{prompt.title}: step {number}, row {row}, token {token}: "
+        f"PyTorch {ours[place]:.7g}, file {theirs[place]:.7g}, float64 truth {truth[place]:.7g}; "
+        f"{ratios[row, number]:.3g} times what is allowed",
         data={"step": number, "row": row, "token": token},
     )

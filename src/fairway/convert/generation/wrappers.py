@@ -1,22 +1,28 @@
-"""One call of a generator with its cache as plain tensors: what the graphs are captured from.
+"""Modules that the graphs are captured from: one call of a generator, with its cache as plain tensors.
 
-A cache goes in as `past_key_values[layer]["key"]` and comes out as `present[layer]["key"]`, so that the graph's names
-are those of the tools that will run it. Every layer keeps its whole past, also where attention looks at a window only:
-the mask cuts the window out. transformers is imported when a wrapper runs, never with this module.
+A cache goes in as `past_key_values[layer]["key"]` and comes out as `present[layer]["key"]`, so that the graph has the
+names that the tools expect. Every layer keeps its complete past, also if attention is limited to a window: the mask
+selects the window. transformers is imported when a wrapper runs, never with this module.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
-Tensors = dict[str, torch.Tensor]
+from fairway.model.tree import Tree
+
+Tensors: TypeAlias = dict[str, torch.Tensor]
+
+TransformersModel: TypeAlias = Any
+TransformersCache: TypeAlias = Any
+"""Objects of transformers, whose types are not imported with this module."""
 
 
 class CachedDecoder(torch.nn.Module):
-    """A decoder on `seq` tokens after `past` ones; none before it is the prefill."""
+    """A decoder on `seq` tokens after `past` others; with a past of 0 it is the prefill."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
@@ -28,14 +34,14 @@ class CachedDecoder(torch.nn.Module):
         attention_mask: torch.Tensor,
         past_key_values: Sequence[Tensors],
         position_ids: torch.Tensor | None = None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, Tree]:
         from transformers import DynamicCache
 
         places = {} if position_ids is None else {"position_ids": position_ids}
         out = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
-            past_key_values=DynamicCache([(one["key"], one["value"]) for one in past_key_values]),
+            past_key_values=DynamicCache([(layer["key"], layer["value"]) for layer in past_key_values]),
             use_cache=True,
             return_dict=True,
             **places,
@@ -46,7 +52,7 @@ class CachedDecoder(torch.nn.Module):
 class Encoder(torch.nn.Module):
     """The encoder alone."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: TransformersModel) -> None:
         super().__init__()
         self.encoder = model.get_encoder()
 
@@ -66,7 +72,7 @@ class FirstStep(torch.nn.Module):
         input_ids: torch.Tensor,
         encoder_hidden_states: torch.Tensor,
         encoder_attention_mask: torch.Tensor | None = None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, Tree]:
         from transformers import DynamicCache, EncoderDecoderCache
         from transformers.modeling_outputs import BaseModelOutput
 
@@ -84,7 +90,7 @@ class FirstStep(torch.nn.Module):
 
 
 class NextStep(torch.nn.Module):
-    """An encoder-decoder's decoder after the first step; the cross-attention's cache stays as it is."""
+    """An encoder-decoder's decoder after the first step. The cross-attention's cache does not change."""
 
     def __init__(self, model: torch.nn.Module, hidden: int) -> None:
         super().__init__()
@@ -96,15 +102,15 @@ class NextStep(torch.nn.Module):
         input_ids: torch.Tensor,
         past_key_values: Sequence[dict[str, Tensors]],
         encoder_attention_mask: torch.Tensor | None = None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, Tree]:
         from transformers import DynamicCache, EncoderDecoderCache
         from transformers.modeling_outputs import BaseModelOutput
 
         own, cross = (
-            DynamicCache([(one[side]["key"], one[side]["value"]) for one in past_key_values])
+            DynamicCache([(layer[side]["key"], layer[side]["value"]) for layer in past_key_values])
             for side in ("decoder", "encoder")
         )
-        # Its numbers are not read, the cache holds what was made of them; its length is, for the mask.
+        # The mask needs the length of the states. Their values are not read; the cache contains the results.
         key = past_key_values[0]["encoder"]["key"]
         states = key.new_zeros(key.shape[0], key.shape[2], self.hidden)
         out = self.model(
@@ -116,11 +122,11 @@ class NextStep(torch.nn.Module):
             return_dict=True,
         )
         present = _tensors(out.past_key_values.self_attention_cache)
-        return {"logits": out.logits, "present": [{"decoder": one} for one in present]}
+        return {"logits": out.logits, "present": [{"decoder": layer} for layer in present]}
 
 
 class WholeSequences(torch.nn.Module):
-    """The model on whole sequences at once and without a cache: what the truth is computed from."""
+    """The model on complete sequences without a cache. The truth is computed with it."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
@@ -131,5 +137,5 @@ class WholeSequences(torch.nn.Module):
         return logits
 
 
-def _tensors(cache: Any) -> list[Tensors]:
+def _tensors(cache: TransformersCache) -> list[Tensors]:
     return [{"key": layer.keys, "value": layer.values} for layer in cache.layers]

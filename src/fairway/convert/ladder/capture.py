@@ -1,89 +1,70 @@
-"""One capture: the model in, a candidate file and what the exporter said out."""
+"""One capture: the model in, a candidate file and the exporter's messages out."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import onnx_ir as ir
 import torch
 
 from fairway.convert.blocks.repeats import ShortenedModel
-from fairway.convert.ladder.questions import Question
+from fairway.convert.ladder.capture_export import export_program
+from fairway.convert.ladder.capture_trace import trace_program
+from fairway.convert.ladder.finish_file import finish_file
+from fairway.convert.ladder.flat_model import FlatModel
 from fairway.convert.ladder.route import Route
-from fairway.convert.pieces.piece import Piece
 from fairway.convert.remedies.catalogue import CATALOGUE
 from fairway.convert.remedies.contract import Case, Match
 from fairway.convert.rewrite.candidates import RewriteCandidate
-from fairway.diagnostics import Where
+from fairway.convert.rewrite.find import Lines
+from fairway.convert.types import Candidate
+from fairway.diagnostics import Finding, Where
 from fairway.model.dims import Point
-from fairway.model.outputs import output_tensors
 from fairway.model.subject import Subject
-from fairway.model.weight_storage import Mode, WeightStorage
+from fairway.model.weight_storage import WeightMode
 
 
 class OpsetNotHonoured(Exception):
-    """The exporter wrote another opset than asked."""
-
-
-class TranslationError(Exception):
-    """The model was captured, but could not be turned into ONNX."""
-
-
-class Flat(torch.nn.Module):
-    """The model behind a plain signature: tensors in, a tuple of tensors out.
-
-    Exporters handle that best: dataclasses, keyword-only arguments and nested containers never reach them.
-    """
-
-    def __init__(self, model: torch.nn.Module, subject: Subject) -> None:
-        super().__init__()
-        self.model = model
-        self._call = subject.call
-        self.training = model.training
-
-    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        args, kwargs = self._call(tensors)
-        return output_tensors(self.model(*args, **kwargs))
+    """The exporter wrote another opset than requested."""
 
 
 @dataclass(frozen=True)
-class Captured:
-    """A candidate on disk, and everything the exporter said while making it."""
+class CaptureContext:
+    """Everything known before a capture that remedies may look at."""
 
-    path: str
-    opset: int
+    route: Route
+    findings: tuple[Finding, ...] = ()
+    """The findings of earlier rungs."""
     output_names: tuple[str, ...] = ()
-    remedies: tuple[tuple[str, str], ...] = ()
-    """Names of the remedies that did something, each with its note."""
-    warned: tuple[tuple[str, Where], ...] = ()
-    edges: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Sizes at which the capture's own range constraints end, to be tested on both sides."""
-    guards: tuple[str, ...] | None = None
-    """Conditions on the dims under which the captured program is valid; None if the route writes none down."""
-    sampled_because: str = ""
-    """Why sizes can only be sampled, if there are no guards; empty for a trace."""
-    one_sided: bool = False
-    """Whether the file holds one side only of every branch on values or sizes."""
-    decided: tuple[tuple[str, int], ...] = ()
-    """Lines of branches on values that a remedy decided."""
-    constant: frozenset[tuple[str, int]] = frozenset()
-    """Lines at which values were read that no input reaches, and no others."""
-    clash: tuple[str, ...] = ()
-    """Names that are both input and output, left unresolved because remedies are off."""
-    stored: WeightStorage = field(default_factory=WeightStorage)
-    rewritten: tuple[dict[str, str], ...] = ()
-    """Functions of the model that were written anew: their names, and their texts before and after."""
-    questions: tuple[Question, ...] = ()
-    """What the capture asked about sizes, with the lines that asked."""
-    pieces: tuple[Piece, ...] = ()
-    """The captures that were joined in this file, in the order in which their regions are asked."""
-    sides: tuple[Point, ...] = ()
-    """Points on either side of each condition that chooses a piece."""
+    live: Lines | None = None
+    """Suspicious lines that were seen to run and to vary; None if the model was not run."""
+
+
+def make_case(
+    subject: Subject, context: CaptureContext, point: Point, seed: int, cut: ShortenedModel | None = None
+) -> tuple[Case, list[torch.Tensor]]:
+    """Return the case that remedies look at, and example inputs at `point`.
+
+    `cut` holds the blocks that were taken out of the model; they are put back into the graph.
+    """
+    tensors = subject.make(point, seed, "normal")
+    args, kwargs = subject.call(tensors)
+    case = Case(
+        subject.model,
+        args,
+        kwargs,
+        context.route,
+        context.findings,
+        subject.input_names,
+        context.output_names,
+        live=context.live,
+        both_ways=subject.study.both_ways,
+        cut=cut,
+    )
+    return case, tensors
 
 
 def capture(
@@ -91,100 +72,98 @@ def capture(
     case: Case,
     matches: Sequence[tuple[str, Match]],
     tensors: Sequence[torch.Tensor],
-    output_names: Sequence[str],
     path: Path,
-    cut: ShortenedModel,
-    weights: Mode | None,
-) -> Captured:
-    """Captures, translates, repairs and saves the candidate. Runs in the attempt's own process.
-
-    `cut` says which blocks were taken out of the model, to be put back into the graph.
-    """
-    from fairway.convert.ladder.capture_export import export_program
-    from fairway.convert.ladder.capture_trace import trace_program
-    from fairway.convert.ladder.finish import finish
-
-    case.output_names, case.cut = tuple(output_names), cut
-    with ExitStack() as stack, torch.no_grad(), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        owners: list[str] = []
-        translating: set[str] = set()
-        for name, match in matches:
-            named, known = case.output_names, dict(case.translations)
-            case.applying = name
-            stack.enter_context(CATALOGUE[name].apply(case, match))
-            if CATALOGUE[name].stage == "translation" and case.translations != known:
-                translating.add(name)
-            if case.output_names == named:  # renaming is work done, whatever the pass finds left to do
-                owners += [name] * (len(case.passes) - len(owners))
-            else:
-                owners += [""] * (len(case.passes) - len(owners))
-        case.translations.update(subject.translations)  # the user's own win
-        clash = tuple(n for n in case.output_names if n in case.input_names)
-        if clash:
-            # Told apart so that the file can be judged at all; the finding keeps it from being verified.
-            case.output_names = tuple(f"{n}_of_the_file" if n in clash else n for n in case.output_names)
-        flat = Flat(case.model, subject)
-        guards: tuple[str, ...] | None = None
-        edges: dict[str, tuple[int, ...]] = {}
-        questions: tuple[Question, ...] = ()
+    weights: WeightMode | None,
+) -> Candidate:
+    """Capture, translate, repair and save a candidate. Runs in the attempt's own process."""
+    with ExitStack() as stack, torch.no_grad(), _record_warnings() as caught:
+        remedies = _apply_remedies(stack, case, matches)
+        case.translations.update(subject.translations)  # the user's own take precedence
+        clash = _resolve_name_clash(case)
+        model = FlatModel(case.model, subject)
         if case.route.traced:
-            model = trace_program(flat, subject, case, tensors, path)
+            program = trace_program(model, subject, case, tensors, path)
         else:
-            model, edges, guards, questions = export_program(flat, subject, case, tensors, cut, weights)
-        opset, changed, stored = finish(model, subject, case, path, cut, weights)
+            program = export_program(model, subject, case, tensors, weights)
+        opset, changes, stored = finish_file(program.model, subject, case, path, weights)
     if case.route.opset is not None and opset != case.route.opset:
-        raise OpsetNotHonoured(f"opset {case.route.opset} was asked, the file has {opset}")
-    warned = tuple(
-        (str(w.message), Where(file=w.filename, line=w.lineno))
-        for w in caught
-        if w.category.__name__ == "TracerWarning"
-    )
-    idle = {o for o in owners if not any(did for did, owner in zip(changed, owners, strict=True) if owner == o)}
-    idle |= (translating | case.waiting) - case.used - {o for did, o in zip(changed, owners, strict=True) if did}
-    used = tuple((name, match.note) for name, match in matches if name not in idle)
-    rewrites = {id(one): one for _, match in matches for one in _rewrites(match)}
-    rewritten = tuple(one.told() for one in rewrites.values())
-    return Captured(
+        raise OpsetNotHonoured(f"expected opset {case.route.opset}, the file has opset {opset}")
+    idle = remedies.find_idle(changes, case)
+    rewrites = {id(rewrite): rewrite for _, match in matches for rewrite in _list_rewrites(match)}
+    return Candidate(
         str(path),
         opset,
         case.output_names,
-        used,
-        warned,
-        edges,
-        guards,
-        "",
-        case.route.capture == "trace",
-        tuple(case.decided),
-        frozenset(case.answered - case.unanswered),
-        clash,
-        stored,
-        rewritten,
-        questions,
+        remedies=tuple((name, match.note) for name, match in matches if name not in idle),
+        warnings=_select_tracer_warnings(caught),
+        edges=program.edges,
+        guards=program.guards,
+        one_sided=case.route.capture == "trace",
+        decided=tuple(case.decided),
+        constant=frozenset(case.answered - case.unanswered),
+        clash=clash,
+        stored=stored,
+        rewritten=tuple(rewrite.describe() for rewrite in rewrites.values()),
+        questions=program.questions,
     )
 
 
-def _rewrites(match: Match) -> Sequence[RewriteCandidate]:
-    """The one that a remedy installs, if it installs any: the first of those that it found."""
+@contextmanager
+def _record_warnings() -> Iterator[list[warnings.WarningMessage]]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield caught
+
+
+@dataclass
+class _AppliedRemedies:
+    """The remedies that were entered, and which of them added graph passes or translations."""
+
+    pass_owners: list[str] = field(default_factory=list)
+    """For each graph pass the remedy that must change the graph to count as used, or an empty name."""
+    translating: set[str] = field(default_factory=set)
+
+    def find_idle(self, changes: Sequence[bool], case: Case) -> set[str]:
+        """Return the remedies that did nothing. `changes` says for each pass whether it changed the graph."""
+        changed = {owner for did_change, owner in zip(changes, self.pass_owners, strict=True) if did_change}
+        idle = set(self.pass_owners) - changed
+        return idle | ((self.translating | case.listed_if_used) - case.used - changed)
+
+
+def _apply_remedies(stack: ExitStack, case: Case, matches: Sequence[tuple[str, Match]]) -> _AppliedRemedies:
+    applied = _AppliedRemedies()
+    for name, match in matches:
+        names_before, translations_before = case.output_names, dict(case.translations)
+        case.applying = name
+        stack.enter_context(CATALOGUE[name].apply(case, match))
+        if CATALOGUE[name].stage == "translation" and case.translations != translations_before:
+            applied.translating.add(name)
+        # A remedy that renamed outputs has been used, whatever its pass finds left to do.
+        owner = name if case.output_names == names_before else ""
+        applied.pass_owners += [owner] * (len(case.passes) - len(applied.pass_owners))
+    return applied
+
+
+def _resolve_name_clash(case: Case) -> tuple[str, ...]:
+    """Rename outputs that have the name of an input, and return the names.
+
+    The file can then be judged at all. The finding keeps it from being verified.
+    """
+    clash = tuple(name for name in case.output_names if name in case.input_names)
+    if clash:
+        case.output_names = tuple(f"{name}_of_the_file" if name in clash else name for name in case.output_names)
+    return clash
+
+
+def _select_tracer_warnings(caught: Sequence[warnings.WarningMessage]) -> tuple[tuple[str, Where], ...]:
+    return tuple(
+        (str(warning.message), Where(file=warning.filename, line=warning.lineno))
+        for warning in caught
+        if warning.category.__name__ == "TracerWarning"
+    )
+
+
+def _list_rewrites(match: Match) -> list[RewriteCandidate]:
+    """Return the rewrite that a remedy installs, if it installs any: the first of those that it found."""
     data = match.data[:1] if isinstance(match.data, tuple) else ()
-    return [one for one in data if isinstance(one, RewriteCandidate)]
-
-
-def dynamic_axes(subject: Subject) -> list[dict[int, Any]]:
-    """For each input: its varying axes, with the size that varies."""
-    return [{axis: size for axis, size in enumerate(s.shape) if size.names} for s in subject.spec]
-
-
-Program = tuple[ir.Model, dict[str, tuple[int, ...]], tuple[str, ...], tuple[Question, ...]]
-"""A captured program, the sizes at which its range constraints end, its guards, and the lines that asked for them."""
-
-
-def case_for(
-    subject: Subject, route: Route, findings: Sequence[Any], point: Point, seed: int
-) -> tuple[Case, list[torch.Tensor]]:
-    """The case that remedies look at, with example inputs at `point`."""
-    tensors = subject.make(point, seed, "normal")
-    args, kwargs = subject.call(tensors)
-    case = Case(subject.model, args, kwargs, route, tuple(findings), subject.input_names)
-    case.both_ways = subject.study.both_ways
-    return case, tensors
+    return [rewrite for rewrite in data if isinstance(rewrite, RewriteCandidate)]

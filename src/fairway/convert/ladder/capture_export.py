@@ -1,7 +1,7 @@
 """torch.export into torch.onnx, with dims declared `DYNAMIC`, named or `AUTO`.
 
-torch.export is called here rather than through torch.onnx.export, because the latter answers a named dim that cannot
-hold by fixing it and ticking every step (seen in torch 2.13; see FIELD.md).
+torch.export is called here rather than through torch.onnx.export. If a named dim cannot hold, the latter fixes it and
+reports success (seen in torch 2.13; see FIELD.md).
 """
 
 from __future__ import annotations
@@ -14,106 +14,105 @@ from typing import Any
 import torch
 
 from fairway.convert.blocks.repeats import ShortenedModel
-from fairway.convert.ladder.capture import Flat, Program, TranslationError, dynamic_axes
 from fairway.convert.ladder.capture_guards import read_guards
-from fairway.convert.ladder.decompose import by_node, noted_values
-from fairway.convert.ladder.questions import noted_questions
-from fairway.convert.ladder.tables import built_tables
+from fairway.convert.ladder.decompose import decompose_by_node, reuse_captured_values
+from fairway.convert.ladder.flat_model import CapturedProgram, FlatModel, TranslationError, list_dynamic_axes
+from fairway.convert.ladder.size_questions import note_questions
+from fairway.convert.ladder.translation_tables import use_built_tables
 from fairway.convert.remedies.contract import Case
 from fairway.convert.weights.gemm import gemm_translations
-from fairway.convert.weights.optimizer import optimise, quick_matching
+from fairway.convert.weights.optimizer import match_rules_quickly, optimize_graph
 from fairway.convert.weights.recognize import WeightAddresses
 from fairway.model.dims import Size
 from fairway.model.subject import Subject
-from fairway.model.weight_hash import bytes_held
-from fairway.model.weight_storage import Mode, choose
+from fairway.model.weight_hash import count_held_bytes
+from fairway.model.weight_storage import WeightMode, choose_mode
+from fairway.torch_internals import drop_guards_code, is_available
 
 
 def export_program(
-    flat: Flat, subject: Subject, case: Case, tensors: Sequence[torch.Tensor], cut: ShortenedModel, weights: Mode | None
-) -> Program:
-    """Return the captured program as an onnx-ir model, with what is known of the sizes it holds for."""
-    with noted_questions(subject) as questions:
+    model: FlatModel, subject: Subject, case: Case, tensors: Sequence[torch.Tensor], weights: WeightMode | None
+) -> CapturedProgram:
+    """Return the captured program as an onnx-ir model, with its guards and the sizes at which it is limited."""
+    with note_questions(subject) as questions:
         program = torch.export.export(
-            flat,
+            model,
             tuple(tensors),
-            dynamic_shapes=(dynamic_shapes(subject, case.route.dims),),
+            dynamic_shapes=(make_dynamic_shapes(subject, case.route.dims),),
             strict=case.route.capture == "strict",
-            # AUTO is the rung that lets torch have its way; what it defers to run time is judged like everything else.
+            # With AUTO, torch may defer assertions to run time. The file is judged like any other.
             prefer_deferred_runtime_asserts_over_guards=case.route.dims == "auto",
         )
-    edges = range_edges(program, subject)
+    edges = find_range_edges(program, subject)
     _drop_misnamed_guards(program)
     for repair in case.repairs:
-        repair(program)
-    outside = choose(weights, _bytes(flat.model, cut)) != "embed"
+        program = repair(program)
+    outside = choose_mode(weights, _count_weight_bytes(model.model, case.cut)) != "embed"
     table = {**(gemm_translations() if outside else {}), **case.translations}
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     try:
-        with built_tables(), by_node(), noted_values(), quick_matching():
+        with use_built_tables(), decompose_by_node(), reuse_captured_values(), match_rules_quickly():
             exported = torch.onnx.export(
                 program,
                 dynamo=True,
                 opset_version=case.route.opset,
                 custom_translation_table=table or None,
                 verbose=False,
-                optimize=not (outside or cut),
+                optimize=not (outside or case.cut),
             )
     except Exception as error:
-        raise TranslationError("\n".join((str(error), *_frames_behind(error, program)))) from error
+        raise TranslationError("\n".join((str(error), *_find_model_frames(error, program)))) from error
     assert exported is not None
-    if outside or cut:
-        with quick_matching():
-            optimise(exported.model, WeightAddresses(flat.model))
-    # Read last: taking operators apart asks about sizes too.
-    return exported.model, edges, read_guards(program, subject), tuple(questions)
+    if outside or case.cut:
+        with match_rules_quickly():
+            optimize_graph(exported.model, WeightAddresses(model.model))
+    # The guards are read last, because decomposing operators adds some.
+    return CapturedProgram(exported.model, edges, read_guards(program, subject), tuple(questions))
 
 
-def _bytes(model: torch.nn.Module, cut: ShortenedModel) -> int:
-    """Of all weights, those of blocks that were taken out too."""
-    return bytes_held(model, *cut.removed.values())
+def _count_weight_bytes(model: torch.nn.Module, cut: ShortenedModel | None) -> int:
+    """Count the bytes of all weights, including those of blocks that were taken out."""
+    return count_held_bytes(model, *(cut.removed.values() if cut else ()))
 
 
-def _frames_behind(error: BaseException, program: torch.export.ExportedProgram) -> list[str]:
-    """The model's frames behind the node that could not be translated: the capture noted them, the error does not.
+def _find_model_frames(error: BaseException, program: torch.export.ExportedProgram) -> list[str]:
+    """Return the model's frames behind the node that could not be translated; the error itself does not hold them.
 
-    Without their text, which may hold the very words by which errors are known.
+    Their source text is left out, because it may contain the words by which errors are recognized.
     """
     while error.__cause__ is not None and "translating node" not in str(error):
         error = error.__cause__
-    found = re.search(r"translating node %(\w+)", str(error))
-    nodes = [node for node in program.graph.nodes if found is not None and node.name == found[1]]
+    match = re.search(r"translating node %(\w+)", str(error))
+    nodes = [node for node in program.graph.nodes if match is not None and node.name == match[1]]
     lines = nodes[0].meta.get("stack_trace", "").splitlines() if nodes else []
     return [line for line in lines if line.lstrip().startswith('File "')]
 
 
 def _drop_misnamed_guards(program: torch.export.ExportedProgram) -> None:
-    """Lets torch 2.9 decompose what it captured.
+    """Let torch 2.9 decompose the program that it captured.
 
-    It checks guards while it does so, which name inputs as `forward` does; behind `*tensors` it cannot find those that
-    two inputs share, and stops at "name 'L' is not defined" (no known upstream issue; seen in 2.9.1, not in 2.13, which
-    has the function asked for here). The guards say nothing that ends up in a file. Can go with support for 2.9.
+    It checks guards meanwhile, and they name inputs as `forward` does. Behind `*tensors` it cannot find guards that two
+    inputs share, and stops at "name 'L' is not defined" (no known upstream issue; seen in 2.9.1, not in 2.13, which has
+    the function tested for here). Nothing of these guards reaches a file. This can go with support for 2.9.
     """
-    from torch.export import _unlift
-
-    if not hasattr(_unlift, "_force_ep_signature_match"):
-        program._guards_code = []
+    if not is_available("force_signature_match"):
+        drop_guards_code(program)
 
 
-def dynamic_shapes(subject: Subject, how: str) -> tuple[Any, ...]:
-    """The spec as torch.export wants it."""
+def make_dynamic_shapes(subject: Subject, how: str) -> tuple[Any, ...]:
+    """Return the spec in the form that torch.export takes."""
     if how == "named":
         dims = _NamedDims(subject)
-        return tuple({axis: dims.at(size) for axis, size in axes.items()} for axes in dynamic_axes(subject))
+        return tuple({axis: dims.at(size) for axis, size in axes.items()} for axes in list_dynamic_axes(subject))
     hint = torch.export.Dim.DYNAMIC if how == "dynamic" else torch.export.Dim.AUTO
-    return tuple(dict.fromkeys(axes, hint) for axes in dynamic_axes(subject))
+    return tuple(dict.fromkeys(axes, hint) for axes in list_dynamic_axes(subject))
 
 
 class _NamedDims:
-    """torch.export Dims by name; a multiple becomes a derived dim, a relation that torch cannot say becomes AUTO."""
+    """torch.export Dims by name. A multiple becomes a derived dim, a relation beyond torch's own becomes AUTO."""
 
     def __init__(self, subject: Subject) -> None:
-        self._dims = {}
+        self._dims: dict[str, Any] = {}
         for dim in subject.domain.dims:
             sizes = dim.sizes
             if dim.multiple > 1:
@@ -128,21 +127,21 @@ class _NamedDims:
         if size.affine is None:
             return torch.export.Dim.AUTO
         name, slope, offset = size.affine
-        dim: Any = self._dims[name]
+        dim = self._dims[name]
         if slope != 1:
             dim = slope * dim
         return dim + offset if offset else dim
 
 
-def range_edges(program: torch.export.ExportedProgram, subject: Subject) -> dict[str, tuple[int, ...]]:
-    """Where the program's range constraints end inside the declared domain.
+def find_range_edges(program: torch.export.ExportedProgram, subject: Subject) -> dict[str, tuple[int, ...]]:
+    """Return the sizes at which the program's range constraints end inside the declared domain.
 
-    torch narrows a range without a word when a branch on a size suggests it, and the file carries no trace of that.
+    torch narrows a range silently when a branch on a size suggests it, and the file shows no trace of that.
     """
     edges: dict[str, set[int]] = {}
     inputs = set(program.graph_signature.user_inputs)
-    places = [n for n in program.graph.nodes if n.op == "placeholder" and n.name in inputs]
-    for node, spec in zip(places, subject.spec, strict=False):
+    placeholders = [n for n in program.graph.nodes if n.op == "placeholder" and n.name in inputs]
+    for node, spec in zip(placeholders, subject.spec, strict=False):
         shape = getattr(node.meta.get("val"), "shape", ())
         for size, symbol in zip(spec.shape, shape, strict=False):
             expression = getattr(getattr(symbol, "node", None), "expr", None)

@@ -8,46 +8,48 @@ from typing import Any
 
 import torch
 
+from fairway import torch_internals
 from fairway.model.dims import Size
 from fairway.model.subject import Subject
+from fairway.torch_internals import size_expression
 
 
 def read_guards(program: torch.export.ExportedProgram, subject: Subject) -> tuple[str, ...]:
     """Return every condition on sizes under which the program is valid, as Python on the dims' names.
 
-    They are the answers that were given while the model ran and while its operators were taken apart, the ends of
-    ranges, and dims that were fixed. torch treats sizes of 0 and 1 apart and always assumes more; that is not a guard
-    here, and such sizes are sampled.
+    They are torch's guards from running the model and from decomposing its operators, the ends of ranges, and dims that
+    were fixed. torch treats the sizes 0 and 1 separately and always assumes larger ones. That does not count as a guard
+    here; such sizes are sampled.
     """
     sizes: dict[str, Size] = {}
     fixed: list[str] = []
     environment: Any = None
-    for size, symbol in _input_sizes(program, subject):
+    for size, symbol in _pair_sizes_with_symbols(program, subject):
         if isinstance(symbol, int):
             if size.names:
                 fixed.append(f"{size} == {symbol}")
             continue
         environment = symbol.node.shape_env
-        sizes.setdefault(str(symbol.node._expr), size)
-    texts = [_python(expression) for expression in _conditions(environment, program, set(sizes))]
-    named = [_rename(text, sizes) for text in texts]
-    return tuple(dict.fromkeys([*fixed, *(text for text in named if text is not None)]))
+        sizes.setdefault(str(size_expression(symbol)), size)
+    expressions = _list_conditions(environment, program, set(sizes))
+    conditions = [rewrite_condition(expression, sizes) for expression in expressions]
+    return tuple(dict.fromkeys([*fixed, *(text for text in conditions if text is not None)]))
 
 
-def _input_sizes(program: torch.export.ExportedProgram, subject: Subject) -> Iterator[tuple[Size, Any]]:
+def _pair_sizes_with_symbols(program: torch.export.ExportedProgram, subject: Subject) -> Iterator[tuple[Size, Any]]:
     inputs = set(program.graph_signature.user_inputs)
-    places = [n for n in program.graph.nodes if n.op == "placeholder" and n.name in inputs]
-    for node, spec in zip(places, subject.spec, strict=False):
+    placeholders = [n for n in program.graph.nodes if n.op == "placeholder" and n.name in inputs]
+    for node, spec in zip(placeholders, subject.spec, strict=False):
         yield from zip(spec.shape, getattr(node.meta.get("val"), "shape", ()), strict=False)
 
 
-def _conditions(environment: Any, program: torch.export.ExportedProgram, symbols: set[str]) -> Iterator[Any]:
+def _list_conditions(environment: Any, program: torch.export.ExportedProgram, symbols: set[str]) -> Iterator[Any]:
     """Yield sympy conditions: guards, assertions deferred to run time, and the ends of ranges above the usual 2."""
     if environment is None:
         return
     yield from (guard.expr for guard in environment.guards)
     for deferred in environment.deferred_runtime_asserts.values():
-        yield from (one.expr for one in deferred)
+        yield from (assertion.expr for assertion in deferred)
     for symbol, bounds in program.range_constraints.items():
         if str(symbol) not in symbols:
             continue
@@ -57,15 +59,13 @@ def _conditions(environment: Any, program: torch.export.ExportedProgram, symbols
             yield symbol <= bounds.upper
 
 
-def condition_on_dims(expression: Any, sizes: dict[str, Size]) -> str | None:
+def rewrite_condition(expression: object, sizes: dict[str, Size]) -> str | None:
     """Return a sympy condition on torch's symbols as one on the dims, or None if it is about values too."""
-    return _rename(_python(expression), sizes)
+    return _rename(_print_as_python(expression), sizes)
 
 
-def _python(expression: Any) -> str:
-    from torch.utils._sympy.printers import PythonPrinter  # seen to work in torch 2.9–2.13; no public counterpart
-
-    return str(PythonPrinter().doprint(expression))
+def _print_as_python(expression: object) -> str:
+    return str(torch_internals.PythonPrinter().doprint(expression))
 
 
 class _Rename(ast.NodeTransformer):

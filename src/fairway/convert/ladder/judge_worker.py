@@ -1,110 +1,79 @@
-"""The judge at work, in a process of its own; before it PyTorch in another, where the model is large."""
+"""Judges a candidate in a separate process. PyTorch's answers for a large model come from another process before it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
-import torch
-
-from fairway.convert.ladder.cache_warmup import warm_up
-from fairway.convert.ladder.capture import Captured
-from fairway.convert.ladder.preflight import Preflight
-from fairway.judge.answers import RecordedAnswers, answer, merge, needs_answers, share_out
+from fairway.convert.ladder.prepare_model import prepare_for_judging
+from fairway.convert.ladder.session import ExportSession
+from fairway.convert.types import Candidate
+from fairway.judge.answers import RecordedAnswers, merge_answers, needs_answers, record_answers, share_samples
 from fairway.judge.evidence import Evidence, FileFacts
-from fairway.judge.gather import gather
-from fairway.judge.judge import sample_inputs
-from fairway.judge.lattice import Level
-from fairway.judge.samples import every_sample
+from fairway.judge.gather import JudgeRequest, gather_evidence
+from fairway.judge.judge import make_sample_inputs
+from fairway.judge.samples import list_samples
 from fairway.model.sample import Sample
-from fairway.model.subject import Subject
-from fairway.workers.attempt import Outcome, Workers
-
-Heard = Callable[[Any], None]
+from fairway.record.progress import EventSink
+from fairway.workers.attempt import Outcome
 
 
-def judged_apart(
-    workers: Workers,
-    subject: Subject,
-    captured: Captured,
-    level: Level,
-    remedies: bool,
-    data: Sequence[list[torch.Tensor]],
-    folder: Path,
-    heard: Heard,
-) -> Outcome:
-    """The evidence on one file. PyTorch's answers come first where the model is large, so that it is in memory once."""
-    path, edges, facts = captured.path, captured.edges, facts_of(captured)
-    samples = every_sample(subject, path, level, edges, data, facts)
+def judge_candidate(session: ExportSession, candidate: Candidate) -> Outcome:
+    """Gather the evidence on a candidate.
+
+    If the model is large, PyTorch's answers are recorded first, so that the model and the file are never in memory
+    together.
+    """
+    subject, settings, facts = session.subject, session.settings, describe_candidate(candidate)
+    path, edges, data = candidate.path, candidate.edges, session.data
+    samples = list_samples(subject, path, settings.level, edges, data, facts)
     answers: RecordedAnswers | None = None
-    before: list[Outcome] = []
+    recordings: list[Outcome] = []
     if needs_answers(subject, samples):
-        before = _answered(workers, subject, samples, remedies, data, folder, heard)
-        failed = next((one for one in before if one.status != "done"), None)
+        recordings = _record_answers(session, samples)
+        failed = next((outcome for outcome in recordings if outcome.status != "done"), None)
         if failed is not None:
             return failed
-        answers = merge([one.value for one in before])
+        answers = merge_answers([outcome.value for outcome in recordings])
 
-    def judge(tell: Heard) -> Evidence:
-        settle(subject, remedies)
-        return gather(subject, path, captured.output_names, level, edges, data, tell, answers, facts)
+    def judge(on_event: EventSink) -> Evidence:
+        prepare_for_judging(subject, settings.remedies)
+        request = JudgeRequest(path, candidate.output_names, settings.level, edges, data, answers, facts)
+        return gather_evidence(subject, request, on_event)
 
-    judged = workers.run(judge, heard)
-    seconds = judged.seconds + max((one.seconds for one in before), default=0.0)
-    peak = max(judged.peak_bytes, sum(one.peak_bytes for one in before))
-    return replace(judged, seconds=seconds, peak_bytes=peak)
-
-
-def _answered(
-    workers: Workers,
-    subject: Subject,
-    samples: Sequence[Sample],
-    remedies: bool,
-    data: Sequence[list[torch.Tensor]],
-    folder: Path,
-    heard: Heard,
-) -> list[Outcome]:
-    """Have PyTorch's answers written down, by two processes if the model is not too large for that."""
-
-    def work(mine: Sequence[Sample]) -> Callable[[Heard], RecordedAnswers]:
-        def prepare(tell: Heard) -> RecordedAnswers:
-            settle(subject, remedies)
-            return answer(subject, samples, mine, lambda s: sample_inputs(subject, s, data), folder / "answers", tell)
-
-        return prepare
-
-    jobs = [workers.start(work(part), heard) for part in share_out(subject, samples)]
-    return [workers.wait(job) for job in jobs]
+    judged = session.workers.run(judge, session.on_event)
+    seconds = judged.seconds + max((outcome.seconds for outcome in recordings), default=0.0)
+    peak_bytes = max(judged.peak_bytes, sum(outcome.peak_bytes for outcome in recordings))
+    return replace(judged, seconds=seconds, peak_bytes=peak_bytes)
 
 
-def facts_of(captured: Captured) -> FileFacts:
-    """Return what the judge needs to know about a candidate."""
-    because = "a trace writes no guards down" if captured.guards is None else ""
+def _record_answers(session: ExportSession, samples: Sequence[Sample]) -> list[Outcome]:
+    """Record PyTorch's answers, in two processes if the model is small enough for that."""
+    subject = session.subject
+
+    def make_work(share: Sequence[Sample]) -> Callable[[EventSink], RecordedAnswers]:
+        def record(on_event: EventSink) -> RecordedAnswers:
+            prepare_for_judging(subject, session.settings.remedies)
+            folder = session.folder / "answers"
+            return record_answers(
+                subject, samples, share, lambda s: make_sample_inputs(subject, s, session.data), folder, on_event
+            )
+
+        return record
+
+    jobs = [session.workers.start(make_work(share), session.on_event) for share in share_samples(subject, samples)]
+    return [session.workers.wait(job) for job in jobs]
+
+
+def describe_candidate(candidate: Candidate) -> FileFacts:
+    """Return the facts about a candidate that the judge needs."""
+    because = "a trace writes no guards down" if candidate.guards is None else ""
     return FileFacts(
-        captured.guards,
-        captured.sampled_because or because,
-        captured.one_sided,
-        frozenset(captured.decided),
-        captured.constant,
-        len(captured.pieces),
-        captured.sides,
+        candidate.guards,
+        candidate.sampled_because or because,
+        candidate.one_sided,
+        frozenset(candidate.decided),
+        candidate.constant,
+        len(candidate.pieces),
+        candidate.sides,
     )
-
-
-def settle(subject: Subject, remedies: bool) -> None:
-    """With remedies on, a model left in training mode is exported and judged in eval mode, and the finding says so.
-
-    A cache that grows is filled, as in every process that captures or judges.
-    """
-    if remedies:
-        subject.model.eval()
-    warm_up(subject)
-
-
-def settle_for_capture(subject: Subject, preflight: Preflight) -> None:
-    """Where the mode was seen to make no difference, it is no defect either; where it does, a remedy sees it."""
-    if not any(f.code == "FW202" for f in preflight.findings):
-        subject.model.eval()
-    warm_up(subject)

@@ -1,4 +1,4 @@
-"""Which remedies a rung gets. Rewrites of the user's source are proven equal in eager PyTorch before use."""
+"""Chooses the remedies of a rung. Rewrites of the user's source are proven equal in eager PyTorch before use."""
 
 from __future__ import annotations
 
@@ -8,42 +8,40 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
-from fairway.convert.ladder.capture import case_for
-from fairway.convert.ladder.plan import PlannedRung
+from fairway.convert.ladder.capture import CaptureContext, make_case
+from fairway.convert.ladder.model_mode import set_eval_mode
 from fairway.convert.remedies.catalogue import CATALOGUE
 from fairway.convert.remedies.contract import Case, Match, Refusal, Remedy
-from fairway.convert.rewrite.find import Lines
-from fairway.diagnostics import Finding, Where
+from fairway.convert.types import PlannedRung
+from fairway.diagnostics import Code, Finding, Where
 from fairway.diagnostics.errors import UserError, complain
 from fairway.judge.judge import Judge
 from fairway.judge.runtimes.eager import run_eager, to_array
-from fairway.judge.samples import subject_lattice
+from fairway.judge.samples import list_lattice_samples
 from fairway.model.subject import Subject
 
 
 @dataclass(frozen=True)
 class Prescription:
-    """Remedies for one rung, each with the number of the candidate that was proven, and why others were refused."""
+    """Remedies for one rung, each with the number of the rewrite that was proven, and the reasons to refuse others."""
 
     chosen: tuple[tuple[str, int], ...] = ()
     refused: tuple[tuple[str, str, Where | None], ...] = ()
 
 
-def prescribe(
-    subject: Subject, step: PlannedRung, findings: Sequence[Finding], output_names: Sequence[str], live: Lines | None
-) -> Prescription:
+def prescribe(subject: Subject, step: PlannedRung, context: CaptureContext) -> Prescription:
     """Ask every remedy whether its defect is here. Runs in a separate process, since proofs run the model.
 
     A remedy that raises is refused with its error, and the others are not affected.
     """
-    case, _ = case_for(subject, step.route, findings, subject.example, 1)
-    case.live = live
-    case.output_names = tuple(output_names)
-    asked = {n: r for n, r in CATALOGUE.items() if n != step.without and (step.rewrites or r.stage != "source")}
-    answers = {name: _detect(remedy, case) for name, remedy in asked.items()}
-    subject.model.eval()  # proofs are made as the file will be judged; remedies have seen the mode by now
+    case, _ = make_case(subject, context, subject.example, 1)
+    candidates = {n: r for n, r in CATALOGUE.items() if n != step.without and (step.rewrites or r.stage != "source")}
+    answers = {name: _detect(remedy, case) for name, remedy in candidates.items()}
+    set_eval_mode(subject.model)  # as the file will be judged; the remedies have seen the model's own mode
     chosen: list[tuple[str, int]] = []
     refused: list[tuple[str, str, Where | None]] = []
     for name, answer in answers.items():
@@ -52,7 +50,7 @@ def prescribe(
             refused += [(name, answer.reason, None)] if isinstance(answer, _Raised) else []
             continue
         place = answer.where[0] if answer.where else None
-        number, reason = (None, answer.reason) if isinstance(answer, Refusal) else _first_proven(subject, answer)
+        number, reason = (None, answer.reason) if isinstance(answer, Refusal) else _find_proven_rewrite(subject, answer)
         if number is None:
             refused.append((name, reason, place))
         else:
@@ -62,17 +60,17 @@ def prescribe(
 
 @dataclass(frozen=True)
 class _Raised(Refusal):
-    """The refusal of a remedy that raised an error when it looked at the model."""
+    """The refusal of a remedy that raised an error while it looked at the model."""
 
 
 def _detect(remedy: Remedy, case: Case) -> Match | Refusal:
     try:
         return remedy.detect(case)
-    except Exception as error:  # a remedy reads foreign code, and may raise anything
+    except Exception as error:  # a remedy reads the user's code, and may raise anything
         return _Raised(f"looking for the defect failed: {describe_error(error)}")
 
 
-def _first_proven(subject: Subject, match: Match) -> tuple[int | None, str]:
+def _find_proven_rewrite(subject: Subject, match: Match) -> tuple[int | None, str]:
     reason = "no rewrite was found"
     for number, rewrite in enumerate(match.data):
         try:
@@ -95,50 +93,50 @@ def describe_error(error: Exception) -> str:
 
 
 def prove(subject: Subject, install: Callable[[], AbstractContextManager[Any]]) -> str | None:
-    """None where the changed model agrees with the original at the corners of its domain; else the first difference.
+    """Compare the changed model with the original at the corners of its domain; return the first difference, or None.
 
-    That tells which rewrite to try. What counts is the file, which is judged against the original all over the lattice.
+    This only chooses a rewrite to try. The file is judged against the original over the entire lattice.
     """
 
-    def changed(names: Sequence[str], tensors: Sequence[torch.Tensor]) -> list[Any]:
+    def run_changed(names: Sequence[str], tensors: Sequence[torch.Tensor]) -> list[npt.NDArray[np.generic]]:
         with install():
             return [to_array(t) for t in run_eager(subject, tensors)]
 
     outputs = run_eager(subject, subject.make(subject.example, 1, "normal"))
-    judge = Judge(subject, changed, [f"output {i}" for i in range(len(outputs))])
-    for one in subject_lattice(subject, "quick"):
-        trial = judge.take(one)
+    judge = Judge(subject, run_changed, [f"output {i}" for i in range(len(outputs))])
+    for sample in list_lattice_samples(subject, "quick"):
+        trial = judge.take(sample)
         if trial.difference is not None:
-            return f"{trial.difference.text}, at {one}"
-    failures = judge.failures()
+            return f"{trial.difference.text}, at {sample}"
+    failures = judge.find_failures()
     return f"the numbers differ at {failures[0].sample}" if failures else None
 
 
-def matches_for(subject: Subject, case: Any, prescription: Prescription) -> list[tuple[str, Match]]:
-    """The prescribed matches, found again in this process, since they hold live code."""
-    found = []
+def find_matches(case: Case, prescription: Prescription) -> list[tuple[str, Match]]:
+    """Find the prescribed matches again in this process, since they hold live code."""
+    matches = []
     for name, number in prescription.chosen:
         answer = CATALOGUE[name].detect(case)
         if isinstance(answer, Match):
             if CATALOGUE[name].stage == "source":
                 answer = Match(answer.note, answer.where, (answer.data[number],))
-            found.append((name, answer))
-    return found
+            matches.append((name, answer))
+    return matches
 
 
 @contextmanager
-def patched(model: torch.nn.Module, patches: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
-    """The user's own patches in place; taken out again on leaving."""
+def apply_patches(model: torch.nn.Module, patches: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
+    """Apply the user's own patches; remove them on leaving."""
     with ExitStack() as stack:
         for original, replacement in patches.items():
-            owner, name = _owner(model, original)
+            owner, name = _find_owner(model, original)
             stack.callback(setattr, owner, name, original)
             setattr(owner, name, replacement)
         yield
 
 
-def _owner(model: torch.nn.Module, original: Any) -> tuple[Any, str]:
-    """The class or the module whose attribute the function is."""
+def _find_owner(model: torch.nn.Module, original: Any) -> tuple[Any, str]:
+    """Return the class or Python module whose attribute the function is, and the attribute's name."""
     for module in model.modules():
         for cls in type(module).__mro__:
             for name, value in vars(cls).items():
@@ -149,19 +147,20 @@ def _owner(model: torch.nn.Module, original: Any) -> tuple[Any, str]:
         if value is original:
             return home, name
     shown = getattr(original, "__qualname__", repr(original))
-    raise complain("FW016", f"{shown} is not a method of the model or of its modules, nor a function of its file")
+    raise complain(
+        Code.BAD_PATCH, f"{shown} is not a method of the model or of its modules, nor a function of its file"
+    )
 
 
 def check_patches(subject: Subject) -> list[Finding]:
-    """Each patch is proven like a rewrite of our own."""
+    """Prove that the user's patches compute the same, as is done for rewrites."""
     for original, replacement in subject.patches.items():
         if not callable(replacement):
-            raise complain("FW016", f"the replacement {replacement!r} cannot be called")
-        _owner(subject.model, original)
-
-    wrong = prove(subject, lambda: patched(subject.model, subject.patches)) if subject.patches else None
+            raise complain(Code.BAD_PATCH, f"the replacement {replacement!r} cannot be called")
+        _find_owner(subject.model, original)
+    wrong = prove(subject, lambda: apply_patches(subject.model, subject.patches)) if subject.patches else None
     if wrong is None:
         return []
     code = next(iter(subject.patches.values())).__code__
     where = Where(file=code.co_filename, line=code.co_firstlineno, function=code.co_name)
-    return [Finding("FW211", wrong, where=where)]
+    return [Finding(Code.PATCH_NOT_EQUAL, wrong, where=where)]

@@ -1,4 +1,4 @@
-"""A route is one way from PyTorch to ONNX, written down well enough to be walked again."""
+"""Routes: the ways from PyTorch to ONNX, described well enough to repeat them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TRACED: tuple[Capture, ...] = ("trace", "script")
 
 @dataclass(frozen=True)
 class Route:
-    """How to capture, how to declare dims, which opset, which remedies."""
+    """A way to capture a model, with the form of its dims, the opset and the remedies."""
 
     capture: Capture
     dims: Dims = "dynamic"
@@ -25,7 +25,7 @@ class Route:
 
     @property
     def name(self) -> str:
-        """What the CLI's `--route` takes: `export-dynamic`, `strict-auto`, `trace`, `script`, `pieces`."""
+        """The route's name for `--route`: `export-dynamic`, `strict-auto`, `trace`, `script`, `pieces`."""
         if self.pieces:
             return "pieces"
         return self.capture if self.capture not in ("export", "strict") else f"{self.capture}-{self.dims}"
@@ -47,7 +47,7 @@ ROUTES: dict[str, str] = {
     "pieces": "torch.export at several points, each capture for a region of sizes, joined by If on the sizes",
     "script": "TorchScript compiler inside a trace: control flow of scriptable modules is kept",
 }
-"""Every rung, in the order in which they are tried when nothing speaks for another order."""
+"""All routes with a description, in their default order."""
 
 
 def parse_route(name: str, opset: int | None = None) -> Route:

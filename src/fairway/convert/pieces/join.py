@@ -1,6 +1,6 @@
 """One ONNX graph out of several: `If` on conditions on sizes chooses the piece.
 
-What all pieces compute alike is computed once before the choice, and each weight is stored once.
+Computations that all pieces share run once, before the choice, and each weight is stored once.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import onnx_ir as ir
 
 from fairway.convert.pieces.arithmetic import SizeArithmetic
-from fairway.convert.pieces.piece_outputs import Fixed, merge_output
+from fairway.convert.pieces.piece_outputs import FixedDims, merge_output
 from fairway.convert.pieces.separate import Region
-from fairway.convert.pieces.shared_weights import Numbers, common_numbers
+from fairway.convert.pieces.shared_weights import ValueNumbering, find_common_numbers
 from fairway.model.spec import TensorSpec
 
 
@@ -20,31 +20,31 @@ class CannotJoin(Exception):
     """The captures do not fit into one graph."""
 
 
-def join(
+def join_models(
     models: Sequence[ir.Model],
     regions: Sequence[Region],
     spec: Sequence[TensorSpec],
-    fixed: Sequence[Fixed],
+    fixed: Sequence[FixedDims],
     linked: Mapping[str, str],
 ) -> ir.Model:
-    """Return one model that runs `models[i]` where `regions[i]` is the first that holds.
+    """Return one model that runs `models[i]` if `regions[i]` is the first that holds.
 
-    `fixed` says which dims each capture fixed, to declare the outputs. The models are used up.
+    `fixed` has the dims that each capture fixed, to declare the outputs. The models are consumed.
     """
     graphs = [model.graph for model in models]
     opsets = _merge_opsets(models)
-    _check_alike(graphs)
-    numbers = Numbers(linked)
-    numbered = [numbers.of_graph(graph) for graph in graphs]
+    _check_signatures(graphs)
+    numbers = ValueNumbering(linked)
+    numbered = [numbers.number_graph(graph) for graph in graphs]
     inputs = list(graphs[0].inputs)
     arithmetic = SizeArithmetic(inputs, spec)
-    conditions = [arithmetic.condition(str(region)) for region in regions[:-1]]
+    conditions = [arithmetic.make_condition(str(region)) for region in regions[:-1]]
     outputs = [merge_output([graph.outputs[i] for graph in graphs], fixed) for i in range(len(graphs[0].outputs))]
     weights = _share_weights(graphs, numbered)
     shared = _share_nodes(graphs, numbered, weights)
-    bodies = [_body(graph, number, inputs) for number, graph in enumerate(graphs)]
-    chain = _chain(bodies, conditions, outputs)
-    whole = ir.Graph(
+    bodies = [_make_body(graph, number, inputs) for number, graph in enumerate(graphs)]
+    chain = _chain_branches(bodies, conditions, outputs)
+    graph = ir.Graph(
         inputs,
         chain.outputs,
         nodes=[*shared, *arithmetic.nodes, chain],
@@ -54,7 +54,7 @@ def join(
     )
     first = models[0]
     return ir.Model(
-        whole,
+        graph,
         ir_version=max(model.ir_version for model in models),
         producer_name=first.producer_name,
         producer_version=first.producer_version,
@@ -71,18 +71,18 @@ def _merge_opsets(models: Sequence[ir.Model]) -> dict[str, int]:
     return merged
 
 
-def _check_alike(graphs: Sequence[ir.Graph]) -> None:
+def _check_signatures(graphs: Sequence[ir.Graph]) -> None:
     first = graphs[0]
     for graph in graphs[1:]:
         if len(graph.inputs) != len(first.inputs) or len(graph.outputs) != len(first.outputs):
             raise CannotJoin("the captures have different numbers of inputs or outputs")
-        for one, other in zip((*first.inputs, *first.outputs), (*graph.inputs, *graph.outputs), strict=True):
-            if one.dtype != other.dtype:
-                raise CannotJoin(f"{one.name} is {one.dtype} in one region of sizes and {other.dtype} in another")
+        for value, other in zip((*first.inputs, *first.outputs), (*graph.inputs, *graph.outputs), strict=True):
+            if value.dtype != other.dtype:
+                raise CannotJoin(f"{value.name} is {value.dtype} in one region of sizes and {other.dtype} in another")
 
 
 def _share_weights(graphs: Sequence[ir.Graph], numbered: Sequence[Mapping[ir.Value, int]]) -> list[ir.Value]:
-    """Take the weights out of all graphs, and let equal ones be one."""
+    """Take the weights out of all graphs and merge equal ones."""
     kept: dict[int, ir.Value] = {}
     taken = {value.name for value in (*graphs[0].inputs, *graphs[0].outputs)}
     for number, (graph, numbers) in enumerate(zip(graphs, numbered, strict=True)):
@@ -100,18 +100,18 @@ def _share_weights(graphs: Sequence[ir.Graph], numbered: Sequence[Mapping[ir.Val
 def _share_nodes(
     graphs: Sequence[ir.Graph], numbered: Sequence[Mapping[ir.Value, int]], weights: Sequence[ir.Value]
 ) -> list[ir.Node]:
-    """Take the nodes that all graphs have out of them; return those of the first."""
-    common = common_numbers(numbered)
+    """Remove the nodes that all graphs have in common, and return those of the first graph."""
+    common = find_common_numbers(numbered)
     kept: dict[int, ir.Value] = {}
     outside = {*graphs[0].inputs, *weights}
     shared: list[ir.Node] = []
     for place, (graph, numbers) in enumerate(zip(graphs, numbered, strict=True)):
         _copy_outputs(graph, {value for value in graph.outputs if numbers[value] in common})
         for node in list(graph):
-            mine = [numbers.get(output) for output in node.outputs]
-            if any(number not in common for number in mine):
+            own = [numbers.get(output) for output in node.outputs]
+            if any(number not in common for number in own):
                 continue
-            if all(number in kept for number in mine):
+            if all(number in kept for number in own):
                 for output in node.outputs:
                     _merge_shape(kept[numbers[output]], output)
                     ir.convenience.replace_all_uses_with(output, kept[numbers[output]])
@@ -125,7 +125,7 @@ def _share_nodes(
 
 
 def _copy_outputs(graph: ir.Graph, shared: set[ir.Value]) -> None:
-    """Let the graph give copies of these outputs: they are computed outside, and a branch gives its own values."""
+    """Replace these outputs with copies: they are computed outside, and a branch can only return its own values."""
     for place, value in enumerate(graph.outputs):
         if value in shared:
             node = ir.Node("", "Identity", [value], name=f"{value.name}/copy")
@@ -137,15 +137,15 @@ def _copy_outputs(graph: ir.Graph, shared: set[ir.Value]) -> None:
 
 
 def _merge_shape(kept: ir.Value, other: ir.Value) -> None:
-    """Declare of a shared value only what all pieces declare."""
+    """Reduce the shape of a shared value to what all pieces declare."""
     if kept.shape is None or other.shape is None or len(kept.shape) != len(other.shape):
         kept.shape = None
         return
     kept.shape = ir.Shape([a if a == b else None for a, b in zip(kept.shape, other.shape, strict=True)])
 
 
-def _body(graph: ir.Graph, number: int, inputs: Sequence[ir.Value]) -> ir.Graph:
-    """Return a capture's own nodes as the graph of a branch, under names that no other branch has."""
+def _make_body(graph: ir.Graph, number: int, inputs: Sequence[ir.Value]) -> ir.Graph:
+    """Return a capture's own nodes as the graph of a branch, with names that no other branch has."""
     for own, outer in zip(graph.inputs, inputs, strict=True):
         if own is not outer:
             ir.convenience.replace_all_uses_with(own, outer)
@@ -154,14 +154,14 @@ def _body(graph: ir.Graph, number: int, inputs: Sequence[ir.Value]) -> ir.Graph:
     graph.outputs.clear()
     graph.remove(nodes)
     body = ir.Graph((), outputs, nodes=nodes, name=f"piece{number}")
-    for value in _inner_values(body):
+    for value in _find_inner_values(body):
         value.name = f"piece{number}/{value.name}"
     for place, node in enumerate(body.all_nodes()):
         node.name = f"piece{number}/{node.name or f'{node.op_type}_{place}'}"
     return body
 
 
-def _inner_values(graph: ir.Graph) -> Iterator[ir.Value]:
+def _find_inner_values(graph: ir.Graph) -> Iterator[ir.Value]:
     """Yield every value that a graph and the graphs within it define."""
     yield from graph.inputs
     yield from graph.initializers.values()
@@ -169,14 +169,14 @@ def _inner_values(graph: ir.Graph) -> Iterator[ir.Value]:
         yield from node.outputs
         for attribute in node.attributes.values():
             if attribute.type == ir.AttributeType.GRAPH:
-                yield from _inner_values(attribute.as_graph())
+                yield from _find_inner_values(attribute.as_graph())
             elif attribute.type == ir.AttributeType.GRAPHS:
                 for inner in attribute.as_graphs():
-                    yield from _inner_values(inner)
+                    yield from _find_inner_values(inner)
 
 
-def _chain(bodies: Sequence[ir.Graph], conditions: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> ir.Node:
-    """Return the outermost `If`; each next one is in the `else` of the one before."""
+def _chain_branches(bodies: Sequence[ir.Graph], conditions: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> ir.Node:
+    """Return the outermost `If`; each further one is in the `else` branch of the one before."""
     rest = bodies[-1]
     for number in reversed(range(len(conditions))):
         branches = [ir.AttrGraph("then_branch", bodies[number]), ir.AttrGraph("else_branch", rest)]
@@ -187,4 +187,4 @@ def _chain(bodies: Sequence[ir.Graph], conditions: Sequence[ir.Value], outputs: 
         if number == 0:
             return node
         rest = ir.Graph((), list(node.outputs), nodes=[node], name=f"region{number}")
-    raise CannotJoin("there is one piece only")
+    raise CannotJoin("there is only one piece")

@@ -14,7 +14,7 @@ SHOWN_REGIONS = 16
 
 @dataclass(frozen=True)
 class Piece:
-    """One capture in a joined file. Regions are asked in order, and the first that holds decides."""
+    """One capture in a joined file. Regions are evaluated in order, and the first that holds decides."""
 
     region: str
     """A Python condition on the dims' names, or `otherwise`."""
@@ -25,7 +25,7 @@ class Piece:
     points: int = 0
     """Points of the domain that it serves."""
     complete: bool = True
-    """Whether every point of the domain was counted, rather than a part of a very large one."""
+    """True if every point of the domain was counted, false for a part of a very large domain."""
 
     def as_dict(self) -> dict[str, object]:
         return {
@@ -38,7 +38,7 @@ class Piece:
 
 
 def describe_regions(regions: Sequence[str]) -> str:
-    """Return regions in one line; of many, the first ones."""
+    """Return regions in one line, at most SHOWN_REGIONS of them."""
     shown = "; ".join(regions[:SHOWN_REGIONS])
     return shown + (f"; and {len(regions) - SHOWN_REGIONS} more" if len(regions) > SHOWN_REGIONS else "")
 
@@ -48,7 +48,7 @@ def guards_by_piece(regions: Sequence[str], guards: Sequence[Sequence[str]]) -> 
     conditions: list[str] = []
     before: list[str] = []
     for region, own in zip(regions, guards, strict=True):
-        here = [f"not ({one})" for one in before] + ([f"({region})"] if region != OTHERWISE else [])
+        here = [f"not ({earlier})" for earlier in before] + ([f"({region})"] if region != OTHERWISE else [])
         conditions += [f"not ({' and '.join(here)}) or ({guard})" if here else guard for guard in own]
         before.append(region)
     return tuple(dict.fromkeys(conditions))

@@ -1,4 +1,4 @@
-"""Conditions on sizes: read out of guards, kept if ONNX can compute them in whole numbers, negated, put into words."""
+"""Conditions on sizes: parsed, found in guards, checked against what ONNX can compute, negated and joined."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod)
 _FOLDS = ("max", "min")
 
 
-def read(text: str) -> ast.expr:
+def parse_condition(text: str) -> ast.expr:
     """Return a condition as a tree."""
     return ast.parse(text, mode="eval").body
 
 
 def is_computable(tree: ast.expr) -> bool:
-    """Whether a comparison is one of whole numbers that ONNX computes as Python does."""
+    """Return whether a tree is a comparison of integers that ONNX computes like Python."""
     match tree:
         case ast.Compare(left, [op], [right]) if type(op) in _NEGATED:
             return _is_number(left) and _is_number(right)
@@ -38,7 +38,7 @@ def _is_number(tree: ast.expr) -> bool:
             return True
         case ast.UnaryOp(ast.USub(), operand):
             return _is_number(operand)
-        case ast.BinOp(left, ast.FloorDiv() | ast.Mod(), right):  # by a number: by a size, it could be zero
+        case ast.BinOp(left, ast.FloorDiv() | ast.Mod(), right):  # by a positive number: a size could be zero
             return _is_number(left) and isinstance(right, ast.Constant) and type(right.value) is int and right.value > 0
         case ast.BinOp(left, op, right) if isinstance(op, _ARITHMETIC):
             return _is_number(left) and _is_number(right)
@@ -47,46 +47,46 @@ def _is_number(tree: ast.expr) -> bool:
     return False
 
 
-def atoms(guards: Iterable[str]) -> list[str]:
-    """Return the comparisons that guards are made of, each once and without a negation in front."""
-    found: dict[str, None] = {}
+def find_comparisons(guards: Iterable[str]) -> list[str]:
+    """Return the comparisons that guards consist of, each once and without a leading negation."""
+    comparisons: dict[str, None] = {}
     for guard in guards:
-        for node in ast.walk(read(guard)):
+        for node in ast.walk(parse_condition(guard)):
             if isinstance(node, ast.Compare) and is_computable(node):
-                found[ast.unparse(_positive(node))] = None
-    return list(found)
+                comparisons[ast.unparse(_normalize(node))] = None
+    return list(comparisons)
 
 
-def _positive(node: ast.Compare) -> ast.Compare:
-    """Return an equality or an upper bound: `a != b` and `a == b` are one question, and so are `a < 9` and `a <= 8`."""
+def _normalize(node: ast.Compare) -> ast.Compare:
+    """Return an equality or an upper bound: `a != b` and `a == b` divide alike, and so do `a < 9` and `a <= 8`."""
     if isinstance(node.ops[0], ast.NotEq | ast.Gt | ast.GtE):
-        node = _flipped(node)
+        node = _flip(node)
     match node:
         case ast.Compare(left, [ast.Lt()], [ast.Constant(value=int(number))]):
             return ast.Compare(left, [ast.LtE()], [ast.Constant(number - 1)])
     return node
 
 
-def _flipped(node: ast.Compare) -> ast.Compare:
+def _flip(node: ast.Compare) -> ast.Compare:
     return ast.Compare(node.left, [_NEGATED[type(node.ops[0])]()], node.comparators)
 
 
-def negate(text: str) -> str:
+def negate_condition(text: str) -> str:
     """Return the opposite of a comparison."""
-    tree = read(text)
+    tree = parse_condition(text)
     assert isinstance(tree, ast.Compare)
-    return ast.unparse(_flipped(tree))
+    return ast.unparse(_flip(tree))
 
 
-def moduli(conditions: Iterable[str]) -> list[int]:
+def find_divisors(conditions: Iterable[str]) -> list[int]:
     """Return the numbers by which conditions divide."""
-    found: dict[int, None] = {}
+    divisors: dict[int, None] = {}
     for text in conditions:
-        for node in ast.walk(read(text)):
+        for node in ast.walk(parse_condition(text)):
             match node:
                 case ast.BinOp(_, ast.Mod() | ast.FloorDiv(), ast.Constant(value=int(number))) if number > 1:
-                    found[number] = None
-    return list(found)
+                    divisors[number] = None
+    return list(divisors)
 
 
 def join_terms(terms: Sequence[Sequence[str]]) -> str:
@@ -94,8 +94,8 @@ def join_terms(terms: Sequence[Sequence[str]]) -> str:
     return " or ".join(" and ".join(term) for term in terms)
 
 
-def size_names(text: str) -> Iterator[str]:
+def find_size_names(text: str) -> Iterator[str]:
     """Yield the dims that a condition names."""
-    for node in ast.walk(read(text)):
+    for node in ast.walk(parse_condition(text)):
         if isinstance(node, ast.Name) and node.id not in _FOLDS:
             yield node.id

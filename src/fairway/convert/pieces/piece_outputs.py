@@ -1,4 +1,4 @@
-"""How the outputs of a joined file are declared: what all pieces say, and names where they differ."""
+"""Declares the outputs of a joined file: the sizes that all pieces agree on, and names for the others."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import onnx_ir as ir
 
 from fairway.judge.formulas import CannotEvaluate, evaluate
 
-Fixed = Mapping[str, int]
+FixedDims = Mapping[str, int]
 """The dims that a capture fixed, with their sizes."""
 
 
-def merge_output(outputs: Sequence[ir.Value], fixed: Sequence[Fixed]) -> ir.Value:
-    """Return a value with the name and dtype of the first output, and with a shape that is true of all."""
+def merge_output(outputs: Sequence[ir.Value], fixed: Sequence[FixedDims]) -> ir.Value:
+    """Return a value with the name and dtype of the first output, and with a shape that is valid for all."""
     merged = ir.Value(name=outputs[0].name, type=outputs[0].type)
     shapes = [value.shape for value in outputs]
     if any(shape is None for shape in shapes) or len({len(shape) for shape in shapes if shape is not None}) != 1:
@@ -24,18 +24,22 @@ def merge_output(outputs: Sequence[ir.Value], fixed: Sequence[Fixed]) -> ir.Valu
     return merged
 
 
-def _merge_dim(dims: Sequence[int | ir.SymbolicDim], fixed: Sequence[Fixed], name: str) -> int | str:
+def _merge_dim(dims: Sequence[int | ir.SymbolicDim], fixed: Sequence[FixedDims], name: str) -> int | str:
     texts = [dim if isinstance(dim, int) else str(dim.value or "") for dim in dims]
     if len(set(texts)) == 1 and texts[0] != "":
         return texts[0]
     for text in texts:
-        if isinstance(text, str) and text and all(_agrees(text, *one) for one in zip(texts, fixed, strict=True)):
+        if (
+            isinstance(text, str)
+            and text
+            and all(_is_same_size(text, *pair) for pair in zip(texts, fixed, strict=True))
+        ):
             return text
     return name
 
 
-def _agrees(text: str, other: int | str, fixed: Fixed) -> bool:
-    """Whether a size says the same as that of a capture, whose fixed dims may have made it a number."""
+def _is_same_size(text: str, other: int | str, fixed: FixedDims) -> bool:
+    """Return whether a size equals that of a capture, whose fixed dims may have turned it into a number."""
     if text == other:
         return True
     try:

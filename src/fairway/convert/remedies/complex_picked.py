@@ -1,87 +1,231 @@
-"""Complex tensors are unsqueezed, expanded, repeated, selected and indexed as their pairs of real numbers.
+"""Computes with complex tensors as with their real and imaginary parts.
 
-torch.onnx computes with complex numbers as with pairs, and has a second table for the operators on them, without
-these: `freqs[:, :, None]` of a rotary embedding ends in "No ONNX function found for aten.unsqueeze". A
-`custom_translation_table` does not reach that table. So they are put around the pairs in torch.export's program.
+ONNX has no complex operators. torch.onnx computes with pairs of real numbers, and has a second table for operators on
+them, which covers some forty; `freqs[:, :, None]` of a rotary embedding, a slice that is written into a spectrum, or an
+einsum of a Fourier layer end in "No ONNX function found". A `custom_translation_table` does not reach that table. So
+the program of torch.export is rewritten on real tensors before it is translated; only the DFT itself stays.
 
 Refuses under the TorchScript exporter, which has no complex numbers at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import contextmanager
+import operator
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
+from torch.fx import Graph, Node
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from fairway.convert.remedies.contract import Applied, Case, Match, Refusal, Remedy
+from fairway.convert.translations.complex_rules import RULES, Parts, join_parts, take_parts
+from fairway.diagnostics import Code
+from fairway.torch_internals import (
+    OpOverload,
+    detect_fake_mode,
+    enable_python_dispatcher,
+    read_schema,
+    tree_flatten,
+    tree_unflatten,
+)
 
 _ATEN = torch.ops.aten
+_LEFT_WHOLE = {_ATEN.stft.default, _ATEN.stft.center}
+"""torch.onnx translates these from real numbers to pairs."""
 
 
-def _dim(dim: int) -> int:
-    """The pairs are one dim more, at the end."""
-    return dim - 1 if dim < 0 else dim
+MAX_DECOMPOSITIONS = 8
 
 
-SHIFTED: Mapping[Any, Callable[..., tuple[Any, ...]]] = {
-    _ATEN.unsqueeze.default: lambda dim: (_dim(dim),),
-    _ATEN.select.int: lambda dim, place: (_dim(dim), place),
-    _ATEN.index_select.default: lambda dim, places: (_dim(dim), places),
-    _ATEN.expand.default: lambda sizes: ([*sizes, 2],),
-    _ATEN.repeat.default: lambda times: ([*times, 1],),
-    _ATEN.index.Tensor: lambda places: (places,),
-}
-"""What is said to the operator about the pairs instead of the complex numbers."""
+def has_complex(program: torch.export.ExportedProgram) -> bool:
+    return any(_is_complex(node) for node in program.graph.nodes)
 
 
-def on_pairs(program: torch.export.ExportedProgram) -> bool:
-    """Changes the program; tells whether there was anything to change."""
+def _is_complex(node: Node) -> bool:
+    values = node.meta.get("val")
+    items = values if isinstance(values, list | tuple) else (values,)
+    return any(isinstance(item, torch.Tensor) and item.is_complex() for item in items)
+
+
+def _touches_complex(node: Node) -> bool:
+    return node.op == "call_function" and (_is_complex(node) or any(_is_complex(n) for n in node.all_input_nodes))
+
+
+def rewrite_on_parts(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Return the program with its operators on complex tensors written on real ones."""
+    program = _make_functional(program)
     graph = program.graph_module.graph
+    parts: dict[Node, Any] = {}
     changed = False
-    for node in list(graph.nodes):
-        shifted = SHIFTED.get(node.target)
-        held = node.meta.get("val")
-        if shifted is None or not isinstance(held, torch.Tensor) or not held.is_complex():
-            continue
-        if node.kwargs or any(user.op == "output" for user in node.users):
-            continue
-        with graph.inserting_before(node):
-            pairs = _call(graph, _ATEN.view_as_real.default, (node.args[0],))
-            moved = _call(graph, node.target, (pairs, *shifted(*node.args[1:])))
-            whole = _call(graph, _ATEN.view_as_complex.default, (moved,))
-        node.replace_all_uses_with(whole)
-        graph.erase_node(node)
-        changed = True
+    fake = detect_fake_mode([node.meta.get("val") for node in graph.nodes])
+    # Python kernels, too: those in C++ cannot resize what has symbolic sizes.
+    with enable_python_dispatcher(), fake or nullcontext():
+        for node in list(graph.nodes):
+            if _touches_complex(node):
+                with graph.inserting_before(node):
+                    changed |= _rewrite(graph, node, parts)
     if changed:
+        _rename_outputs(program)
+        graph.eliminate_dead_code()
+        graph.lint()
         program.graph_module.recompile()
-    return changed
+    return program
 
 
-def _call(graph: torch.fx.Graph, target: Any, args: tuple[Any, ...]) -> torch.fx.Node:
-    """A node with the value that torch.export would have noted for it."""
-    made = graph.call_function(target, args)
-    given: Any = torch.fx.map_arg(args, lambda node: node.meta["val"])
-    with given[0].fake_mode:
-        made.meta["val"] = target(*given)
-    return made
+def _make_functional(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Return the program without writes in place, and with composite operators on complex tensors taken apart."""
+    known = torch.export.default_decompositions()
+    for _ in range(MAX_DECOMPOSITIONS):
+        names = {node.target for node in program.graph.nodes if _touches_complex(node) and _find_rule(node) is None}
+        table = {name: known[name] for name in names - _LEFT_WHOLE if name in known}
+        if not table and not _writes_in_place(program):
+            break
+        program = program.run_decompositions(table)
+    return program
+
+
+def _writes_in_place(program: torch.export.ExportedProgram) -> bool:
+    """Tell whether something is written into a complex tensor, or into what comes from one and may be a view."""
+    derived: set[Node] = set()
+    for node in program.graph.nodes:
+        if _is_complex(node) or not derived.isdisjoint(node.all_input_nodes):
+            derived.add(node)
+            if isinstance(node.target, OpOverload) and read_schema(node.target).is_mutable:
+                return True
+    return False
+
+
+def _rename_outputs(program: torch.export.ExportedProgram) -> None:
+    """Let the signature name the nodes that the graph returns now."""
+    returned: Any = program.graph.output_node().args[0]
+    for spec, node in zip(program.graph_signature.output_specs, returned, strict=True):
+        if isinstance(node, Node) and spec.arg.name != node.name:
+            program.graph_signature.replace_all_uses(spec.arg.name, node.name)
+
+
+def _find_rule(node: Node) -> Callable[..., Any] | None:
+    packet = getattr(node.target, "overloadpacket", None)
+    if packet is None or node.target in _LEFT_WHOLE or not str(packet).startswith("aten."):
+        return None
+    return RULES.get(packet.__name__)
+
+
+def _rewrite(graph: Graph, node: Node, parts: dict[Node, Any]) -> bool:
+    """Put a node's counterpart on real tensors into the graph; tell whether there is one."""
+    if node.target is operator.getitem:
+        source: Any = node.args[0]
+        if source in parts and isinstance(parts[source], list):
+            return _replace(graph, node, parts[source][node.args[1]], parts)
+        return False
+    rule = _find_rule(node)
+    if rule is None:
+        return False
+    inputs = node.all_input_nodes
+    needed: list[Node] = []
+    for item in inputs:
+        needed += [*_get_parts(graph, item, parts)] if _is_complex(item) else [item]
+
+    def compute(*values: Any) -> Any:
+        given = iter(values)
+        here = {item: Parts(next(given), next(given)) if _is_complex(item) else next(given) for item in inputs}
+        args, kwargs = _replace_nodes(node.args, here), _replace_nodes(node.kwargs, here)
+        return rule(*args, **kwargs)
+
+    try:
+        traced, results = _trace(compute, [item.meta["val"] for item in needed])
+    except NotImplementedError:
+        return False
+    places: dict[Node, Any] = dict(zip((n for n in traced.nodes if n.op == "placeholder"), needed, strict=True))
+    flat: Any = graph.graph_copy(traced, places)
+    about = {key: value for key, value in node.meta.items() if key not in ("val", "tensor_meta", "unbacked_bindings")}
+    for inner in traced.nodes:
+        if inner.op == "call_function":
+            places[inner].meta.update(about)
+    made = tree_unflatten(list(flat) if isinstance(flat, list | tuple) else [flat], results)
+    return _replace(graph, node, made, parts)
+
+
+def _replace_nodes(value: Any, here: dict[Node, Any]) -> Any:
+    if isinstance(value, Node):
+        return here[value]
+    if isinstance(value, list | tuple):
+        return [_replace_nodes(item, here) for item in value]
+    if isinstance(value, dict):
+        return {name: _replace_nodes(item, here) for name, item in value.items()}
+    return value
+
+
+def _trace(compute: Callable[..., Any], values: Sequence[Any]) -> tuple[Graph, Any]:
+    """Return what the rule computes as a graph, and the structure of what it returns."""
+    structure: list[Any] = []
+
+    def flat(*given: Any) -> list[Any]:
+        result = compute(*given)
+        if result is NotImplemented:
+            raise NotImplementedError
+        leaves, spec = tree_flatten(result)
+        structure.append(spec)
+        return leaves
+
+    with torch.no_grad():
+        return make_fx(flat)(*values).graph, structure[-1]
+
+
+def _get_parts(graph: Graph, node: Node, parts: dict[Node, Any]) -> Any:
+    """Return the nodes of a complex node's parts; those of an input or of an operator left whole are made here."""
+    if node not in parts:
+        traced, _ = _trace(lambda value: take_parts(value), [node.meta["val"]])
+        source = next(n for n in traced.nodes if n.op == "placeholder")
+        with graph.inserting_before(_find_next_operator(node)):
+            made: Any = graph.graph_copy(traced, {source: node})
+        parts[node] = Parts(*made)
+    return parts[node]
+
+
+def _find_next_operator(node: Node) -> Node:
+    """Return the next node that is no input: inputs come first in a graph."""
+    while (node := node.next).op == "placeholder":
+        pass
+    return node
+
+
+def _replace(graph: Graph, node: Node, made: Any, parts: dict[Node, Any]) -> bool:
+    """Keep the parts for the nodes behind, and put a complex tensor made of them where one is still needed."""
+    if isinstance(made, Node):
+        node.replace_all_uses_with(made)
+        return True
+    parts[node] = made
+    if isinstance(made, list):
+        return True
+    users = [user for user in node.users if _find_rule(user) is None]
+    if users:
+        traced, _ = _trace(lambda *pair: join_parts(Parts(*pair)), [item.meta["val"] for item in made])
+        places: dict[Node, Any] = dict(zip((n for n in traced.nodes if n.op == "placeholder"), made, strict=True))
+        whole: Any = graph.graph_copy(traced, places)
+        whole = whole[0] if isinstance(whole, list | tuple) else whole
+        parts[whole] = made
+        for user in users:
+            user.replace_input_with(node, whole)
+    return True
 
 
 def detect(case: Case) -> Match | Refusal:
     if case.route.traced:
         return Refusal("the TorchScript exporter has no complex numbers")
-    return Match("complex tensors picked from as pairs of real ones")
+    return Match("complex tensors computed as their real and imaginary parts")
 
 
 @contextmanager
 def apply(case: Case, match: Match) -> Applied:
-    name = case.applying
-    case.waiting.add(name)
+    on_use = case.list_if_used()
 
-    def repair(program: torch.export.ExportedProgram) -> None:
-        if on_pairs(program):
-            case.used.add(name)
+    def repair(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+        if not has_complex(program):
+            return program
+        on_use()
+        return rewrite_on_parts(program)
 
     case.repairs.append(repair)
     try:
@@ -92,12 +236,13 @@ def apply(case: Case, match: Match) -> Applied:
 
 REMEDY = Remedy(
     name="complex_picked",
-    cures="FW327",
-    title="Picks from complex tensors as from pairs of real ones",
+    cures=Code.COMPLEX_PICKED,
+    title="Computes with complex tensors as with pairs of real ones",
     stage="translation",
     affected={"torch": "==2.13.*"},
     upstream=(),
-    safety="A complex tensor is its pairs of real numbers; only their place is said otherwise.",
+    safety="Each operator is written out on real and imaginary parts, and the file is judged.",
     detect=detect,
     apply=apply,
+    order=20,
 )

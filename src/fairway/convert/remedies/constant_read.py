@@ -1,10 +1,10 @@
 """A question about a value that no input reaches, such as `if torch.all(self.zeros)`, is answered with the value.
 
 torch.export computes with tensors that have no values, parameters and buffers among them. So it stops at `.item()`, at
-`if` on a tensor, at `.tolist()` and `.numpy()`, and at masks and `nonzero`, also where every number behind them is
-fixed: a parameter, a buffer, or a tensor that `forward` creates from plain numbers. Here the calls on such tensors are
-repeated on their real values beside the capture, and those answer. A tensor that an input reaches, in values or in
-sizes, or that comes from random numbers, is never answered.
+`if` on a tensor, at `.tolist()` and `.numpy()`, and at masks and `nonzero`. It also does so if every number behind them
+is fixed: a parameter, a buffer, or a tensor that `forward` creates from plain numbers. Here the calls on such tensors
+are repeated on their real values during the capture, and the results are the answers. A tensor that depends on an
+input, by values or by sizes, or on random numbers is never read.
 
 Of equal blocks only some may be captured. A value is read in one of them only if all blocks have the same.
 
@@ -20,13 +20,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes  # seen to work in torch 2.9–2.13; no public counterpart
 
 from fairway.convert.blocks.repeats import ShortenedModel
-from fairway.convert.blocks.stamp import Unlike
+from fairway.convert.blocks.stamp import BlocksDiffer
 from fairway.convert.remedies.constants import NOT_HELD, Constants, Origin
 from fairway.convert.remedies.contract import Applied, Case, Match, Refusal, Remedy
-from fairway.model.source import is_models
+from fairway.diagnostics import Code
+from fairway.model.source import is_model_source
+from fairway.torch_internals import disable_current_modes, module_buffers, module_parameters
 
 
 def detect(case: Case) -> Match | Refusal:
@@ -35,49 +36,48 @@ def detect(case: Case) -> Match | Refusal:
     return Match("values that no input reaches are read as they are")
 
 
-def same_in_all_blocks(model: torch.nn.Module, cut: ShortenedModel | None) -> Callable[[Origin], bool]:
-    """Return how to tell whether a tensor of the model is the same in all blocks that its own is captured for."""
+def make_block_comparison(model: torch.nn.Module, cut: ShortenedModel | None) -> Callable[[Origin], bool]:
+    """Return a predicate: is a tensor of the model the same in all blocks for which its own block is captured?"""
     alike: dict[Origin, list[Any]] = {}
     for repeat in cut.repeats if cut is not None else ():
         paths = [repeat.block(number) for number in range(repeat.count)]
         blocks = [cut.removed[p] if cut is not None and p in cut.removed else model.get_submodule(p) for p in paths]
         for block in blocks[: repeat.kept]:
             for path, module in block.named_modules():
-                for name in (*module._parameters, *module._buffers, *vars(module)):
+                for name in (*module_parameters(module), *module_buffers(module), *vars(module)):
                     alike[id(module), name] = [getattr(other.get_submodule(path), name, None) for other in blocks]
 
     def is_same(origin: Origin) -> bool:
         if origin == NOT_HELD:
             return not alike
         first, *others = alike.get(origin, [None])
-        with _disable_current_modes():
+        with disable_current_modes():
             return all(_is_equal(first, other) for other in others)
 
     return is_same
 
 
-def _is_equal(one: Any, other: Any) -> bool:
-    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+def _is_equal(first: object, other: object) -> bool:
+    if not isinstance(first, torch.Tensor) or not isinstance(other, torch.Tensor):
         return False
-    return one.shape == other.shape and one.dtype == other.dtype and torch.equal(one, other)
+    return first.shape == other.shape and first.dtype == other.dtype and torch.equal(first, other)
 
 
 @contextmanager
 def apply(case: Case, match: Match) -> Applied:
-    name = case.applying
-    case.waiting.add(name)
-    is_same = same_in_all_blocks(case.model, case.cut)
+    on_use = case.list_if_used()
+    is_same = make_block_comparison(case.model, case.cut)
 
-    def asked(origins: frozenset[Origin] | None) -> None:
+    def on_question(origins: frozenset[Origin] | None) -> None:
         if origins is None:
             case.unanswered.update(_running_lines())
             return
         if not all(map(is_same, origins)):
-            raise Unlike("a value that differs between equal blocks is read")
+            raise BlocksDiffer("a value that differs between equal blocks is read")
         case.answered.update(_running_lines())
-        case.used.add(name)
+        on_use()
 
-    with Constants(case.model, asked).following():
+    with Constants(case.model, on_question).following():
         yield
 
 
@@ -85,14 +85,14 @@ def _running_lines() -> Iterator[tuple[str, int]]:
     """Yield the lines of the model's own code that are being run."""
     frame: Any = sys._getframe(1)
     while frame is not None:
-        if is_models(frame.f_code.co_filename):
+        if is_model_source(frame.f_code.co_filename):
             yield frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back
 
 
 REMEDY = Remedy(
     name="constant_read",
-    cures="FW303",
+    cures=Code.DATA_DEPENDENT,
     title="Answers questions about values that no input reaches",
     stage="library",
     affected={"torch": ">=2.9"},
@@ -100,4 +100,5 @@ REMEDY = Remedy(
     safety="A value is read only if every call behind it had fixed arguments, and was repeated on them.",
     detect=detect,
     apply=apply,
+    order=10,
 )

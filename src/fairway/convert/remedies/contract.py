@@ -1,9 +1,9 @@
-"""A remedy cures one named defect, reversibly, and says no with a reason.
+"""The contract of a remedy, which cures one named defect reversibly or refuses with a reason.
 
-`detect` looks at the case and answers `Match` or `Refusal`; it changes nothing. `apply` is a context manager: inside it
-the model is captured and translated, after it everything is as it was. It may patch the model or a library, put entries
-into `case.translations` (dynamo's `custom_translation_table`), append changes of torch.export's program to
-`case.repairs`, or graph passes to `case.passes`. Whatever it does, the file is judged like any other.
+`detect` looks at the case and returns `Match` or `Refusal`. It changes nothing. `apply` is a context manager. The model
+is captured and translated inside it, and afterwards everything is as it was. `apply` may patch the model or a library
+(with `patch_attribute`), put entries into `case.translations` (dynamo's `custom_translation_table`), append changes of
+torch.export's program to `case.repairs`, or append graph passes to `case.passes`. The file is judged like any other.
 """
 
 from __future__ import annotations
@@ -25,58 +25,70 @@ if TYPE_CHECKING:
 
 Stage = Literal["source", "model", "library", "translation", "graph"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
-"""In the order in which remedies are applied."""
+"""The stages in the order in which their remedies are applied."""
+
+Line = tuple[str, int]
+"""A file and a line number."""
+
+Translation = Callable[..., Any]
+"""A function that calls ONNX operators, with the signature of a torch operator."""
 
 
 @dataclass
 class Case:
-    """What a remedy may look at, and the places where it may leave something for the exporter.
+    """The model that a remedy looks at, and the places where it leaves something for the exporter.
 
-    `model` is the user's module in the attempt's own process: patching it touches nobody else's.
+    `model` is the user's module in the attempt's own process, so patching it affects no other process.
     `findings` are those of the earlier rungs. `args` and `kwargs` are the example inputs.
     """
 
     model: torch.nn.Module
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    args: tuple[object, ...]
+    kwargs: dict[str, object]
     route: Route
     findings: tuple[Finding, ...] = ()
     input_names: tuple[str, ...] = ()
     output_names: tuple[str, ...] = ()
-    translations: dict[Any, Callable[..., Any]] = field(default_factory=dict)
+    translations: dict[object, Translation] = field(default_factory=dict)
     passes: list[Callable[[ir.Model], bool]] = field(default_factory=list)
-    """Graph passes run on the exported model in order; each answers whether it changed anything."""
-    repairs: list[Callable[[torch.export.ExportedProgram], None]] = field(default_factory=list)
-    """Changes to torch.export's program, made before it is translated."""
-    live: frozenset[tuple[str, int]] | None = None
+    """Graph passes, run in order on the exported model. Each returns whether it changed anything."""
+    repairs: list[Callable[[torch.export.ExportedProgram], torch.export.ExportedProgram]] = field(default_factory=list)
+    """Functions from torch.export's program to the one that is translated."""
+    live: frozenset[Line] | None = None
     """Suspicious lines that were seen to run and to vary; None if the model was not run."""
-    both_ways: frozenset[tuple[str, int]] | None = None
+    both_ways: frozenset[Line] | None = None
     """Lines of branches of which samples took both sides; None if no samples were run."""
-    decided: list[tuple[str, int]] = field(default_factory=list)
-    """Lines of branches on values that a remedy decided, as files and line numbers."""
+    decided: list[Line] = field(default_factory=list)
+    """Lines of branches on values that a remedy decided."""
     cut: ShortenedModel | None = None
     """The blocks that were taken out of the model, if any."""
-    answered: set[tuple[str, int]] = field(default_factory=set)
-    """Lines at which values that no input reaches were read, as files and line numbers."""
-    unanswered: set[tuple[str, int]] = field(default_factory=set)
-    """Lines at which other values were asked for."""
+    answered: set[Line] = field(default_factory=set)
+    """Lines that read values that no input reaches."""
+    unanswered: set[Line] = field(default_factory=set)
+    """Lines that asked for other values."""
     applying: str = ""
     """The remedy whose `apply` is being entered."""
     used: set[str] = field(default_factory=set)
-    """The remedies that were of use: one of their translations was called, say."""
-    waiting: set[str] = field(default_factory=set)
-    """The remedies besides translating ones that are told of only where they were of use."""
+    """The remedies that had an effect. For example, one of their translations was called."""
+    listed_if_used: set[str] = field(default_factory=set)
+    """The remedies that the record names only if they are in `used`. Those with translations are always so."""
 
     @property
-    def named(self) -> dict[str, Any]:
+    def named_inputs(self) -> dict[str, Any]:
         """The example inputs by the names of forward's parameters."""
         signature = inspect.signature(self.model.forward)
         return dict(signature.bind(*self.args, **self.kwargs).arguments)
 
+    def list_if_used(self) -> Callable[[], None]:
+        """Have the record name the remedy being applied only if the returned function is called."""
+        name = self.applying
+        self.listed_if_used.add(name)
+        return lambda: self.used.add(name)
+
 
 @dataclass(frozen=True)
 class Match:
-    """The defect is here. `where` names the places, `note` goes into the record."""
+    """The defect is here. `where` names the places, and `note` goes into the record."""
 
     note: str
     where: tuple[Where, ...] = ()
@@ -97,7 +109,7 @@ class Remedy:
 
     `cures` is the finding's code. `affected` are the versions in which the defect was seen, as PEP 440 specifiers by
     package. `safety` says in one line why the model still computes the same. A `source` remedy rewrites the user's
-    code, so it must be proven equal in eager PyTorch before it may be used.
+    code, so it must be proven equal in eager PyTorch before it is used.
     """
 
     name: str
@@ -109,13 +121,17 @@ class Remedy:
     safety: str
     detect: Callable[[Case], Match | Refusal]
     apply: Callable[[Case, Match], AbstractContextManager[None]]
+    order: int = 100
+    """Position within the stage. Lower numbers are applied first, equal ones by name."""
+    retried_without: bool = False
+    """Whether a route whose file is not verified with this remedy is tried once without it."""
 
 
 @contextmanager
-def translating(case: Case, table: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
-    """The case with these translations in its table, each noting its use; with its own again afterwards."""
+def add_translations(case: Case, table: Mapping[Any, Translation]) -> Iterator[None]:
+    """Put translations into the case's table inside the block. Each of them records its use."""
     before = dict(case.translations)
-    case.translations.update({operator: noting(case, function) for operator, function in table.items()})
+    case.translations.update({operator: track_use(case, function) for operator, function in table.items()})
     try:
         yield
     finally:
@@ -123,30 +139,30 @@ def translating(case: Case, table: Mapping[Any, Callable[..., Any]]) -> Iterator
         case.translations.update(before)
 
 
-def noting(case: Case, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, noting at each call that the remedy being applied was of use.
+def track_use(case: Case, function: Translation) -> Translation:
+    """Return a function that also records, when it is called, that the remedy being applied was used.
 
-    torch.onnx reads a translation's signature, which `wraps` hands on.
+    torch.onnx reads a translation's signature, which `wraps` keeps.
     """
-    if getattr(function, _NOTES, False):
+    if getattr(function, _TRACKS_USE, False):
         return function
     name = case.applying
 
     @wraps(function)
-    def noted(*args: Any, **kwargs: Any) -> Any:
+    def tracked(*args: Any, **kwargs: Any) -> Any:
         case.used.add(name)
         return function(*args, **kwargs)
 
-    setattr(noted, _NOTES, True)
-    return noted
+    setattr(tracked, _TRACKS_USE, True)
+    return tracked
 
 
-_NOTES = "_fairway_notes_its_use"
+_TRACKS_USE = "_fairway_tracks_use"
 
 
 @contextmanager
-def passing(case: Case, run: Callable[[ir.Model], bool]) -> Iterator[None]:
-    """The case with one graph pass more; without it again afterwards."""
+def add_pass(case: Case, run: Callable[[ir.Model], bool]) -> Iterator[None]:
+    """Add a graph pass to the case inside the block."""
     case.passes.append(run)
     try:
         yield
@@ -155,4 +171,4 @@ def passing(case: Case, run: Callable[[ir.Model], bool]) -> Iterator[None]:
 
 
 Applied = Iterator[None]
-"""What the generator behind an `apply` yields, once."""
+"""The return type of the generator function behind an `apply`, which yields once."""

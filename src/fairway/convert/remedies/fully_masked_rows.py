@@ -1,14 +1,14 @@
-"""Attention rows with everything masked give zeros, as in PyTorch; and attention may have three dims.
+"""Attention returns zeros for rows that are fully masked, as PyTorch does, and may have three dims.
 
-`F.scaled_dot_product_attention` answers zeros for a query whose keys are all masked by `False` or minus
-infinity. Below opset 23, torch 2.13's exporter answers the values' average for the one and NaN for the
-other. From 23 on it writes ONNX's Attention, with which onnxruntime 1.31 takes a row of the lowest finite
-number for empty too, which PyTorch does not, and refuses the masks of nn.MultiheadAttention. Queries
-without a head dim fail to convert at every opset. So the operator is written out: scores, mask, softmax,
-and zeros where a row's largest score is minus infinity.
+`F.scaled_dot_product_attention` returns zeros for a query whose keys are all masked by `False` or minus infinity. Below
+opset 23, torch 2.13's exporter writes a file that returns the values' average in the one case and NaN in the other.
+From 23 on it writes ONNX's Attention. With that, onnxruntime 1.31 also takes a row of the lowest finite number for
+empty, unlike PyTorch, and refuses the masks of nn.MultiheadAttention. Queries without a head dim fail to convert at
+every opset. So the operator is written out: scores, mask, softmax, and zeros if a row's largest score is minus
+infinity.
 
-Costs the fused Attention node of opset 23. Refuses under the TorchScript exporter, which is right for bool
-masks and has no such hook, and where no code of the model calls attention.
+The cost is the fused Attention node of opset 23. Refuses under the TorchScript exporter, which is right for bool masks
+and has no such hook, and if no code of the model calls attention.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import Any
 
 import torch
 
-from fairway.convert.remedies.contract import Case, Match, Refusal, Remedy, translating
-from fairway.diagnostics import Where
+from fairway.convert.remedies.contract import Case, Match, Refusal, Remedy, add_translations
+from fairway.diagnostics import Code, Where
 
-LAYERS = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer, torch.nn.TransformerDecoderLayer)
+ATTENTION_LAYERS = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer, torch.nn.TransformerDecoderLayer)
 MENTIONS = ("scaled_dot_product_attention", "sdpa", "multi_head_attention_forward")
 
 
@@ -43,7 +43,7 @@ def translate(
 
     rank, width = len(query.shape), query.shape[-1]
     if enable_gqa:
-        key, value = (_repeated(op, part, query) for part in (key, value))
+        key, value = (_repeat_heads(op, part, query) for part in (key, value))
     factor = scale if scale is not None else 1.0 / math.sqrt(width)
     # Half of the factor on either side, as torch does, keeps half-precision scores in range.
     half = op.CastLike(op.Constant(value_float=math.sqrt(abs(factor))), query)
@@ -61,8 +61,8 @@ def translate(
     return op.MatMul(op.Where(empty, zero, op.Softmax(scores, axis=-1)), value)
 
 
-def _repeated(op: Any, part: Any, query: Any) -> Any:
-    """Each key or value head as often as there are query heads for it: [batch, heads, length, width]."""
+def _repeat_heads(op: Any, part: Any, query: Any) -> Any:
+    """Repeat each key or value head once for each of its query heads: [batch, heads, length, width]."""
     heads, groups = query.shape[1], query.shape[1] // part.shape[1]
     rest = op.Shape(part, start=2)
     copies = op.Concat(op.Shape(part, start=0, end=2), op.Constant(value_ints=[groups]), rest, axis=0)
@@ -74,34 +74,35 @@ def detect(case: Case) -> Match | Refusal:
     if case.route.traced:
         return Refusal("the TorchScript exporter has its own translation of attention")
     for name, module in case.model.named_modules():
-        if isinstance(module, LAYERS) or _attends(type(module).__module__):
+        if isinstance(module, ATTENTION_LAYERS) or _calls_attention(type(module).__module__):
             place = (Where(module=name or type(module).__name__),)
-            return Match("attention written out, rows with everything masked give zeros", place)
+            return Match("attention written out, fully masked rows give zeros", place)
     return Refusal("no code of the model calls scaled_dot_product_attention")
 
 
-def _attends(home: str) -> bool:
+def _calls_attention(home: str) -> bool:
     if home.startswith("torch."):
         return False
     try:
         source = inspect.getsource(sys.modules[home])
-    except (OSError, TypeError, KeyError):  # typed at a prompt, or made by exec: it may
+    except (OSError, TypeError, KeyError):  # no source, as for code typed at a prompt or made by exec: it may
         return True
     return any(mention in source for mention in MENTIONS)
 
 
 def apply(case: Case, match: Match) -> AbstractContextManager[None]:
-    return translating(case, {torch.ops.aten.scaled_dot_product_attention.default: translate})
+    return add_translations(case, {torch.ops.aten.scaled_dot_product_attention.default: translate})
 
 
 REMEDY = Remedy(
     name="fully_masked_rows",
-    cures="FW318",
-    title="Writes attention out, with zeros for rows that are masked whole",
+    cures=Code.FULLY_MASKED_ROWS,
+    title="Writes attention out, with zeros for fully masked rows",
     stage="translation",
     affected={"torch": "==2.13.*"},
     upstream=("microsoft/onnxscript#2479",),
-    safety="Scores, mask, softmax, product: the operator's definition, with its zeros for rows masked whole.",
+    safety="Scores, mask, softmax, product: the operator's definition, with its zeros for fully masked rows.",
     detect=detect,
     apply=apply,
+    order=40,
 )

@@ -1,12 +1,12 @@
 """A score under a float16 mask is the mask itself, as PyTorch rounds it.
 
-Additive masks hold the lowest float16, -65504, whose neighbours are 32 apart: in PyTorch a score added to it is rounded
-away, so a row with nothing left attends evenly. ONNX Runtime has no float16 Add on the CPU; it computes in float32 and
-drops the rounding in between, so such a row attends by its scores instead. Here the sum is replaced by the mask where
-that is the lowest number, which is what the sum rounds to.
+Additive masks hold the lowest float16, -65504. The next number is 32 away, so in PyTorch a score that is added to it is
+rounded away, and a fully masked row attends evenly. ONNX Runtime has no float16 Add on the CPU. It computes in float32
+and drops the rounding in between, so such a row attends by its scores instead. Here the sum is replaced by the mask
+wherever the mask is the lowest number, which is what the sum rounds to.
 
-The mask is taken to be the second term, as in `scores + mask`. Refuses where the model has no float16. No upstream
-issue is known.
+The mask must be the second term, as in `scores + mask`. Refuses if the model has no float16. No upstream issue is
+known.
 """
 
 from __future__ import annotations
@@ -17,29 +17,30 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from fairway.convert.remedies.contract import Case, Match, Refusal, Remedy, passing
+from fairway.convert.remedies.contract import Case, Match, Refusal, Remedy, add_pass
+from fairway.diagnostics import Code
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-LOWEST = np.float16(-65504)
-PASSED_ON = ("Cast", "Identity")
-"""Operators between the sum and the Softmax that pass the values on."""
+LOWEST_FLOAT16 = np.float16(-65504)
+TRANSPARENT_OPERATORS = ("Cast", "Identity")
+"""Operators between the sum and the Softmax that do not change the values."""
 
 
 def absorb(model: ir.Model) -> bool:
-    """The pass: for each Softmax over a float16 sum, selects the mask where it is the lowest number."""
+    """For each Softmax over a float16 sum, select the mask wherever it is the lowest number."""
     import onnx_ir as ir
 
     changed = False
     for node in list(model.graph.all_nodes()):
         if node.op_type != "Softmax":
             continue
-        add = _sum_behind(node)
-        if add is None or _done(add):
+        add = _find_sum(node)
+        if add is None or _is_absorbed(add):
             continue
         mask, users = add.inputs[1], list(add.outputs[0].uses())
-        lowest = ir.node("Constant", [], {"value": ir.tensor(np.array(LOWEST))})
+        lowest = ir.node("Constant", [], {"value": ir.tensor(np.array(LOWEST_FLOAT16))})
         below = ir.node("LessOrEqual", [mask, lowest.outputs[0]])
         chosen = ir.node("Where", [below.outputs[0], mask, add.outputs[0]])
         chosen.outputs[0].type, chosen.outputs[0].shape = add.outputs[0].type, add.outputs[0].shape
@@ -51,12 +52,12 @@ def absorb(model: ir.Model) -> bool:
     return changed
 
 
-def _sum_behind(softmax: ir.Node) -> ir.Node | None:
+def _find_sum(softmax: ir.Node) -> ir.Node | None:
     import onnx_ir as ir
 
     value = softmax.inputs[0]
     while value is not None and (node := value.producer()) is not None:
-        if node.op_type in PASSED_ON:
+        if node.op_type in TRANSPARENT_OPERATORS:
             value = node.inputs[0]
             continue
         half = node.op_type == "Add" and node.outputs[0].dtype == ir.DataType.FLOAT16
@@ -64,7 +65,7 @@ def _sum_behind(softmax: ir.Node) -> ir.Node | None:
     return None
 
 
-def _done(add: ir.Node) -> bool:
+def _is_absorbed(add: ir.Node) -> bool:
     return any(user.op_type == "Where" and user.inputs[1] is add.inputs[1] for user, _ in add.outputs[0].uses())
 
 
@@ -75,12 +76,12 @@ def detect(case: Case) -> Match | Refusal:
 
 
 def apply(case: Case, match: Match) -> AbstractContextManager[None]:
-    return passing(case, absorb)
+    return add_pass(case, absorb)
 
 
 REMEDY = Remedy(
     name="half_mask_absorbed",
-    cures="FW319",
+    cures=Code.HALF_MASK_NOT_ABSORBED,
     title="Keeps PyTorch's rounding of a score under a float16 mask",
     stage="graph",
     affected={"onnxruntime": ">=1.22"},
@@ -88,4 +89,5 @@ REMEDY = Remedy(
     safety="The lowest float16 plus a score below 16 in size rounds to the lowest float16; elsewhere nothing changes.",
     detect=detect,
     apply=apply,
+    order=20,
 )

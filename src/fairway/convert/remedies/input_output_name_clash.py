@@ -1,12 +1,12 @@
-"""An output never bears an input's name, nor is it one.
+"""No output has the name of an input, and no output is an input.
 
-ONNX names are unique in a graph. Asked for an output named like an input, torch 2.13's dynamo exporter
-writes a file that no runtime loads, and the TorchScript exporter renames the input without a word. So the
-output is called `<name>_out`, counted up until it is unique, and an output that is an input, a weight or
-another output gets an Identity node of its own.
+ONNX names are unique in a graph. For an output with the name of an input, torch 2.13's dynamo exporter writes a file
+that no runtime loads, and the TorchScript exporter renames the input without a warning. So the output is called
+`<name>_out`, with a number if that is taken. An output that is an input, a weight or another output gets an Identity
+node.
 
-The new names stay in the case after the capture, as the file bears them; the note lists them. Refuses where
-all names differ. No upstream issue is known.
+The new names stay in the case after the capture, since the file has them. The note lists them. Refuses if all names
+differ. No upstream issue is known.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from fairway.convert.remedies.contract import Case, Match, Refusal, Remedy, passing
+from fairway.convert.remedies.contract import Case, Match, Refusal, Remedy, add_pass
+from fairway.diagnostics import Code
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-def unique_names(inputs: Iterable[str], outputs: Iterable[str]) -> tuple[str, ...]:
-    """The outputs' names, those taken by an input or by an earlier output replaced."""
+def make_unique_names(inputs: Iterable[str], outputs: Iterable[str]) -> tuple[str, ...]:
+    """Return the outputs' names, with a new one for each that an input or an earlier output has."""
     outputs = tuple(outputs)
     taken = set(inputs)
     names: list[str] = []
@@ -36,12 +37,12 @@ def unique_names(inputs: Iterable[str], outputs: Iterable[str]) -> tuple[str, ..
     return tuple(names)
 
 
-def separate(names: tuple[str, ...]) -> Callable[[ir.Model], bool]:
-    """A pass that gives every output a value of its own, and one of these names if it bears an input's."""
+def make_separating_pass(names: tuple[str, ...]) -> Callable[[ir.Model], bool]:
+    """Return a pass that makes every output a separate value, with its name from `names` if an input has its own."""
 
     def run(model: ir.Model) -> bool:
         graph = model.graph
-        changed = own_values(graph)
+        changed = separate_outputs(graph)
         inputs = {value.name for value in graph.inputs}
         for value, name in zip(graph.outputs, names, strict=True):
             if value.name in inputs:
@@ -52,8 +53,8 @@ def separate(names: tuple[str, ...]) -> Callable[[ir.Model], bool]:
     return run
 
 
-def own_values(graph: ir.Graph) -> bool:
-    """Gives an output that is an input, a weight or another output an Identity of its own."""
+def separate_outputs(graph: ir.Graph) -> bool:
+    """Add an Identity for each output that is an input, a weight or another output."""
     import onnx_ir as ir
 
     seen = {id(v) for v in (*graph.inputs, *graph.initializers.values())}
@@ -73,7 +74,7 @@ def own_values(graph: ir.Graph) -> bool:
 def detect(case: Case) -> Match | Refusal:
     if not case.output_names:
         return Refusal("the outputs have no names yet")
-    names = unique_names(case.input_names, case.output_names)
+    names = make_unique_names(case.input_names, case.output_names)
     renamed = [f"{old} → {new}" for old, new in zip(case.output_names, names, strict=True) if old != new]
     if not renamed:
         return Refusal("inputs and outputs have different names")
@@ -82,17 +83,18 @@ def detect(case: Case) -> Match | Refusal:
 
 def apply(case: Case, match: Match) -> AbstractContextManager[None]:
     case.output_names = match.data
-    return passing(case, separate(match.data))
+    return add_pass(case, make_separating_pass(match.data))
 
 
 REMEDY = Remedy(
     name="input_output_name_clash",
-    cures="FW210",
-    title="Names an output apart from the input of the same name",
+    cures=Code.NAME_CLASH,
+    title="Gives an output another name than the input of the same name",
     stage="graph",
     affected={"torch": ">=2.9"},
     upstream=(),
     safety="Only names change, and an Identity node copies a value as it is.",
     detect=detect,
     apply=apply,
+    order=10,
 )

@@ -1,12 +1,11 @@
-"""`1.0 - mask` with an integer mask is translated, the number's type deciding as in PyTorch.
+"""`1.0 - mask` with an integer mask is translated, and the number's type decides as in PyTorch.
 
-torch 2.13 decomposes `aten.rsub.Scalar` into `aten.sub` with the number in front, for which its type
-promotion finds no overload: every float number minus an integer tensor fails to convert. So `rsub` gets a
-translation of its own, which also keeps the exporter from decomposing it.
+torch 2.13 decomposes `aten.rsub.Scalar` into `aten.sub` with the number in front. Its type promotion finds no overload
+for that, so every float number minus an integer tensor fails to convert. With a translation of `rsub` the exporter does
+not decompose it.
 
-Refuses under the TorchScript exporter, which promotes by itself; before the regression; where float does
-not mean float32; and where no code of the model takes a tensor from a number and no earlier attempt failed
-on it.
+Refuses under the TorchScript exporter, which promotes types itself, before the regression, if the default float type is
+not float32, and if no code of the model subtracts a tensor from a number and no earlier attempt failed on it.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from typing import Any
 import torch
 from packaging.version import Version
 
-from fairway.convert.remedies.contract import Case, Match, Refusal, Remedy, translating
-from fairway.diagnostics import Where
+from fairway.convert.remedies.contract import Case, Match, Refusal, Remedy, add_translations
+from fairway.diagnostics import Code, Where
 
 SINCE = Version("2.13")
 NUMBER_MINUS = re.compile(r"\brsub\(|(?<![\w.])\d+\.\d*(e[+-]?\d+)?\s*-\s*[A-Za-z_(]")
 
 
 def translate(self: Any, other: float, alpha: float = 1.0) -> Any:
-    """`other - alpha * self`, in float where a float number meets whole ones."""
+    """Compute `other - alpha * self`, in float if `other` is a float and `self` an integer tensor."""
     import onnx_ir as ir
     from onnxscript import opset18 as op
 
@@ -50,32 +49,32 @@ def detect(case: Case) -> Match | Refusal:
     if any("aten.sub" in finding.seen or "aten.rsub" in finding.seen for finding in case.findings):
         return Match("number - tensor translated in one step, as an earlier attempt failed on it")
     for name, module in case.model.named_modules():
-        if line := _line_of(type(module)):
+        if line := _find_line(type(module)):
             return Match("number - tensor translated in one step", (Where(module=name, source=line),))
     return Refusal("no code of the model subtracts a tensor from a float number")
 
 
-def _line_of(kind: type) -> str | None:
-    """The first line, in the files of this class and its bases, that takes something from a float number."""
+def _find_line(kind: type) -> str | None:
+    """Return the first line in the files of this class and its bases that subtracts from a float number."""
     for home in dict.fromkeys(base.__module__ for base in kind.__mro__):
         if home == "builtins" or home.startswith("torch."):
             continue
         try:
             source = inspect.getsource(sys.modules[home])
-        except (OSError, TypeError, KeyError):  # typed at a prompt, or made by exec: it may
-            return f"{kind.__qualname__}, whose source is not there"
-        if found := next((line for line in source.splitlines() if NUMBER_MINUS.search(line)), None):
-            return found.strip()
+        except (OSError, TypeError, KeyError):  # no source, as for code typed at a prompt or made by exec: it may
+            return f"{kind.__qualname__}, which has no source"
+        if line := next((line for line in source.splitlines() if NUMBER_MINUS.search(line)), None):
+            return line.strip()
     return None
 
 
 def apply(case: Case, match: Match) -> AbstractContextManager[None]:
-    return translating(case, {torch.ops.aten.rsub.Scalar: translate})
+    return add_translations(case, {torch.ops.aten.rsub.Scalar: translate})
 
 
 REMEDY = Remedy(
     name="integer_mask_arithmetic",
-    cures="FW316",
+    cures=Code.INTEGER_MASK_ARITHMETIC,
     title="Translates a number minus an integer tensor",
     stage="translation",
     affected={"torch": "==2.13.*"},
@@ -83,4 +82,5 @@ REMEDY = Remedy(
     safety="ONNX's Sub after a Cast to float is what PyTorch computes for a float number and an integer tensor.",
     detect=detect,
     apply=apply,
+    order=50,
 )

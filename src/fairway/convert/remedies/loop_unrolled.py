@@ -1,30 +1,32 @@
 """A Python loop over a tensor's size or value becomes one operator of the graph.
 
 The exporter runs the loop and records its steps, so the file repeats exactly as many as the example had. The user's
-function is written anew, with the loop as `scan` or `while_loop` for torch.export, and compiled by TorchScript for the
-traced routes. A loop that ends on a value, by `break` or `while`, becomes a `while_loop`. It refuses a `return` inside
-the loop, a list that is filled under a condition or by a loop that ends early, and writes through another name.
+function is rewritten, with the loop as `scan` or `while_loop` for torch.export, and compiled by TorchScript for the
+traced routes. A loop that ends on a value, by `break` or `while`, becomes a `while_loop`. The remedy refuses a `return`
+inside the loop, a list that is filled under a condition or by a loop that ends early, and writes through another name.
 """
 
 from __future__ import annotations
 
 from fairway.convert.remedies.contract import Case, Match, Refusal, Remedy
-from fairway.convert.rewrite.offer import installed, offer
+from fairway.convert.rewrite.offer import install_rewrite, offer_rewrites
+from fairway.diagnostics import Code
 
 
 def detect(case: Case) -> Match | Refusal:
-    """Matches where a tensor's size or value bounds a loop in the user's own code."""
-    return offer(case, "loop", "no Python loop in the model's own code is bounded by a tensor's size or value")
+    """Match if a tensor's size or value bounds a loop in the user's own code."""
+    return offer_rewrites(case, "loop", "no Python loop in the model's own code is bounded by a tensor's size or value")
 
 
 REMEDY = Remedy(
     name="loop_unrolled",
-    cures="FW206",
+    cures=Code.LOOP_UNROLLED,
     title="A Python loop is unrolled to the example's length",
     stage="source",
     affected={"torch": ">=2.9"},
     upstream=(),
     safety="The rewritten function is run beside the original in eager PyTorch; the original judges the file.",
     detect=detect,
-    apply=installed,
+    apply=install_rewrite,
+    order=20,
 )

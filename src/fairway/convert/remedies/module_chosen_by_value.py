@@ -1,29 +1,33 @@
 """A module picked by a number from a tensor becomes: run all of them, stack the results, gather by the tensor.
 
-`.item()` leaves the graph, so the exporter freezes the choice it saw for the example, wrong even at the example's own
-shape. The index is kept as a tensor; loops around the choice are rewritten along with it. It refuses where the modules
-are not a list to pick from by number, or where a loop around the choice cannot be rewritten.
+`.item()` leaves the graph, so the exporter freezes the choice it saw for the example, which is wrong even at the
+example's own shape. The index is kept as a tensor, and loops around the choice are rewritten with it. The remedy
+refuses if the modules are not a list to pick from by number, or if a loop around the choice cannot be rewritten.
 """
 
 from __future__ import annotations
 
 from fairway.convert.remedies.contract import Case, Match, Refusal, Remedy
-from fairway.convert.rewrite.offer import installed, offer
+from fairway.convert.rewrite.offer import install_rewrite, offer_rewrites
+from fairway.diagnostics import Code
 
 
 def detect(case: Case) -> Match | Refusal:
-    """Matches where a number taken out of a tensor picks one of several modules."""
-    return offer(case, "choice", "no module in the model's own code is chosen by a number taken out of a tensor")
+    """Match if a number taken out of a tensor picks one of several modules."""
+    return offer_rewrites(
+        case, "choice", "no module in the model's own code is chosen by a number taken out of a tensor"
+    )
 
 
 REMEDY = Remedy(
     name="module_chosen_by_value",
-    cures="FW205",
+    cures=Code.MODULE_CHOSEN_BY_VALUE,
     title="A module is chosen by a value taken out of a tensor",
     stage="source",
     affected={"torch": ">=2.9"},
     upstream=(),
     safety="The rewritten function is run beside the original in eager PyTorch; the original judges the file.",
     detect=detect,
-    apply=installed,
+    apply=install_rewrite,
+    order=10,
 )

@@ -1,7 +1,7 @@
 """A module that moves one of its parts inside `forward`, as in `self.gate.to(torch.float32)`, leaves it in place.
 
-torch.export holds the weights as tensors of its own, which `Module.to` cannot swap: it ends in "_apply(): Couldn't swap
-Linear.weight", also where the part has that type already. Then there is nothing to do, and nothing is done.
+torch.export replaces the weights by tensors that `Module.to` cannot swap. It ends in "_apply(): Couldn't swap
+Linear.weight", even if the part has that type already. Then the call is skipped, since there is nothing to do.
 
 Refuses under the TorchScript exporter, which runs the call as it is. A part that would really change its type is moved
 as before, and fails as before.
@@ -12,10 +12,12 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import Any
 
-import torch
 from torch import nn
 
 from fairway.convert.remedies.contract import Applied, Case, Match, Refusal, Remedy
+from fairway.diagnostics import Code
+from fairway.torch_internals import parse_to_arguments
+from fairway.torch_internals.patching import patch_attribute
 
 
 def detect(case: Case) -> Match | Refusal:
@@ -24,35 +26,31 @@ def detect(case: Case) -> Match | Refusal:
     return Match("parts that have the type already are not moved")
 
 
-def stays(module: nn.Module, args: Any, kwargs: Any) -> bool:
-    """Whether every tensor of the module is there already, in that type."""
-    device, dtype, _, _ = torch._C._nn._parse_to(*args, **kwargs)
+def is_in_place(module: nn.Module, args: Any, kwargs: Any) -> bool:
+    """Return whether every tensor of the module already has the device and type that `to` was called with."""
+    device, dtype, _, _ = parse_to_arguments(*args, **kwargs)
     tensors = (*module.parameters(), *module.buffers())
-    there = device is None or all(one.device.type == device.type for one in tensors)
-    return there and (dtype is None or all(one.dtype == dtype for one in tensors if one.is_floating_point()))
+    is_on_device = device is None or all(tensor.device.type == device.type for tensor in tensors)
+    return is_on_device and (dtype is None or all(t.dtype == dtype for t in tensors if t.is_floating_point()))
 
 
 @contextmanager
 def apply(case: Case, match: Match) -> Applied:
-    original, name = nn.Module.to, case.applying
-    case.waiting.add(name)
+    original, on_use = nn.Module.to, case.list_if_used()
 
     def to(self: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
-        if not stays(self, args, kwargs):
+        if not is_in_place(self, args, kwargs):
             return original(self, *args, **kwargs)
-        case.used.add(name)
+        on_use()
         return self
 
-    nn.Module.to = to  # type: ignore[method-assign,assignment]
-    try:
+    with patch_attribute(nn.Module, "to", to):
         yield
-    finally:
-        nn.Module.to = original  # type: ignore[method-assign]
 
 
 REMEDY = Remedy(
     name="module_moved",
-    cures="FW325",
+    cures=Code.MODULE_MOVED,
     title="Leaves a part of the model where it is",
     stage="library",
     affected={"torch": ">=2.9"},
@@ -60,4 +58,5 @@ REMEDY = Remedy(
     safety="Only a move that changes nothing is left out.",
     detect=detect,
     apply=apply,
+    order=50,
 )

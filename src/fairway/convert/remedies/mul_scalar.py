@@ -1,10 +1,9 @@
-"""An integer tensor times a float number is translated where onnxscript lacks the operator.
+"""An integer tensor times a float number is translated if onnxscript lacks the operator.
 
-torch 2.13's type promotion casts the tensor and leaves `aten.mul.Scalar`, for which onnxscript before 0.7.2
-has no entry: "No ONNX function found". The entry is given here.
+torch 2.13's type promotion casts the tensor and leaves `aten.mul.Scalar`, for which onnxscript before 0.7.2 has no
+entry: "No ONNX function found". The entry is added here.
 
-Refuses under the TorchScript exporter, before torch 2.13, and from onnxscript 0.7.2 on, which has the
-entry.
+Refuses under the TorchScript exporter, before torch 2.13, and from onnxscript 0.7.2 on, which has the entry.
 """
 
 from __future__ import annotations
@@ -16,13 +15,14 @@ from typing import Any
 import torch
 from packaging.version import Version
 
-from fairway.convert.remedies.contract import Case, Match, Refusal, Remedy, translating
+from fairway.convert.remedies.contract import Case, Match, Refusal, Remedy, add_translations
+from fairway.diagnostics import Code
 
 SINCE, FIXED = Version("2.13"), Version("0.7.2")
 
 
 def translate(self: Any, other: float) -> Any:
-    """`self * other`, in float where a float number meets whole ones."""
+    """Compute `self * other`, in float if `other` is a float and `self` an integer tensor."""
     import onnx_ir as ir
     from onnxscript import opset18 as op
 
@@ -45,12 +45,12 @@ def detect(case: Case) -> Match | Refusal:
 
 
 def apply(case: Case, match: Match) -> AbstractContextManager[None]:
-    return translating(case, {torch.ops.aten.mul.Scalar: translate})
+    return add_translations(case, {torch.ops.aten.mul.Scalar: translate})
 
 
 REMEDY = Remedy(
     name="mul_scalar",
-    cures="FW317",
+    cures=Code.MUL_SCALAR,
     title="Translates a tensor times a number",
     stage="translation",
     affected={"torch": "==2.13.*", "onnxscript": "<0.7.2"},
@@ -58,4 +58,5 @@ REMEDY = Remedy(
     safety="ONNX's Mul, with the number cast to the tensor's type, is what PyTorch computes.",
     detect=detect,
     apply=apply,
+    order=60,
 )

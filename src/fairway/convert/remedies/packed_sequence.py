@@ -1,8 +1,8 @@
-"""Packed sequences, while a model is captured: the padded tensor, time first, beside the lengths of its rows.
+"""Keep packed sequences padded while a model is captured: the padded tensor, time first, and the lengths of its rows.
 
 torch packs rows of different lengths by their values, which no exporter can follow. ONNX's recurrent nodes take the
-padded tensor and the lengths, so nothing needs to be packed. `PackedSequence` is torch's own; only what stands in it
-for the data and the batch sizes is ours.
+padded tensor and the lengths, so nothing needs to be packed. `PackedSequence` is torch's own. Only its data and its
+batch sizes are replaced.
 """
 
 from __future__ import annotations
@@ -13,27 +13,28 @@ from typing import Any
 
 import torch
 
+from fairway.torch_internals import check, read_internal, replace_internals
 
-class Longest:
-    """The longest row's length, until somebody needs it: as a number it is a value of the input."""
+
+class LongestLength:
+    """The length of the longest row. It becomes a number, which is a value of the input, only when it is needed."""
 
     def __init__(self, lengths: torch.Tensor) -> None:
         self._lengths = lengths
 
     def __gt__(self, other: Any) -> bool:
-        """torch refuses a total length below it; whether it is, the user answers for, as in any check of values."""
+        """Return False: torch refuses a total length below it, and checks of values are left to the user."""
         return False
 
-    def number(self, most: Any) -> Any:
-        check: Any = torch._check  # untyped
-        found = self._lengths.max().item()
-        check(found >= 0)
-        check(found <= most)
-        return found
+    def to_number(self, maximum: Any) -> Any:
+        longest = self._lengths.max().item()
+        check(longest >= 0)
+        check(longest <= maximum)
+        return longest
 
 
-class Lengths:
-    """Stands for the batch sizes of a packed sequence."""
+class RowLengths:
+    """The lengths of the rows, in the place of the batch sizes of a packed sequence."""
 
     device = torch.device("cpu")
 
@@ -41,15 +42,15 @@ class Lengths:
         self.tensor, self._batch = lengths, batch
 
     def __getitem__(self, step: int) -> Any:
-        assert step == 0, "torch asks for the first only, which is the whole batch"
+        assert step == 0, "torch reads only the first one, which is the batch size"
         return self._batch
 
-    def size(self, dim: int) -> Longest:
-        return Longest(self.tensor)
+    def size(self, dim: int) -> LongestLength:
+        return LongestLength(self.tensor)
 
 
 class _PackedFunctions:
-    """Stands in for torch._VF in torch.nn.utils.rnn."""
+    """Replaces the packing functions of torch.nn.utils.rnn."""
 
     def __init__(self, original: Any) -> None:
         self._original = original
@@ -59,16 +60,16 @@ class _PackedFunctions:
 
     def _pack_padded_sequence(self, input: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> Any:
         padded = input.transpose(0, 1) if batch_first else input
-        return padded, Lengths(lengths, padded.shape[1])
+        return padded, RowLengths(lengths, padded.shape[1])
 
     def _pad_packed_sequence(
         self, data: torch.Tensor, sizes: Any, batch_first: bool, padding_value: float, total: Any
     ) -> Any:
-        if not isinstance(sizes, Lengths):
+        if not isinstance(sizes, RowLengths):
             return self._original._pad_packed_sequence(data, sizes, batch_first, padding_value, total)
         time = data.shape[0]
-        if isinstance(total, Longest):
-            padded = data[: total.number(time)]
+        if isinstance(total, LongestLength):
+            padded = data[: total.to_number(time)]
         elif total is time or total == time:
             padded = data
         else:
@@ -80,28 +81,20 @@ class _PackedFunctions:
 
 
 @contextmanager
-def unpacked() -> Iterator[None]:
-    """Packed sequences are kept padded while inside; layers do not check them."""
-    helpers: Any = torch.nn.utils.rnn
-    functions = helpers._VF
-    kinds: list[Any] = [torch.nn.RNNBase, torch.nn.LSTM]
-    checks = [(kind, kind.check_forward_args) for kind in kinds]
-    helpers._VF = _PackedFunctions(functions)
-    for kind, check in checks:
-        kind.check_forward_args = _unless_ours(check)
-    try:
+def keep_padded() -> Iterator[None]:
+    """Keep packed sequences padded inside the block. Layers do not check them."""
+    replacements: dict[str, object] = {"packing_functions": _PackedFunctions(read_internal("packing_functions"))}
+    for name in ("check_rnn_arguments", "check_lstm_arguments"):
+        replacements[name] = _skip_row_lengths(read_internal(name))
+    with replace_internals(replacements):
         yield
-    finally:
-        helpers._VF = functions
-        for kind, check in checks:
-            kind.check_forward_args = check
 
 
-def _unless_ours(check: Any) -> Any:
-    """The check of a layer's inputs, which takes the batch size as a plain number."""
+def _skip_row_lengths(check: Any) -> Any:
+    """Return a check of a layer's inputs that accepts row lengths, which are no plain numbers."""
 
-    def checked(self: Any, input: torch.Tensor, hidden: Any, batch_sizes: Any) -> None:
-        if not isinstance(batch_sizes, Lengths):
+    def check_others(self: Any, input: torch.Tensor, hidden: Any, batch_sizes: Any) -> None:
+        if not isinstance(batch_sizes, RowLengths):
             check(self, input, hidden, batch_sizes)
 
-    return checked
+    return check_others

@@ -1,75 +1,76 @@
-"""Weights under a parametrisation are computed once, before the capture.
+"""Parametrized weights are computed once, before the capture.
 
-`torch.nn.utils.parametrize` (weight norm, spectral norm, orthogonal and users' own) computes the weight anew in every
-call. Exporters write that computation into the file, where it costs time in every run, and fail where it has no
-translation, as `matrix_exp`. In eval mode the result is always the same, so the file gets the result.
+`torch.nn.utils.parametrize` (weight norm, spectral norm, orthogonal and custom ones) computes the weight in every call.
+Exporters write that computation into the file, which costs time in every run, and fail if it has no translation, as for
+`matrix_exp`. In eval mode the result is always the same, so the file gets the result.
 
-Refuses in training mode, where spectral norm moves with each call, and under strict and script capture, which
-read the property that is replaced rather than asking it.
+Refuses in training mode, in which spectral norm changes with each call, and under strict and script capture, which read
+the source of the property that is replaced instead of calling it.
 """
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch.nn.utils import parametrize
 
 from fairway.convert.remedies.contract import Applied, Case, Match, Refusal, Remedy
-from fairway.diagnostics import Where
+from fairway.diagnostics import Code, Where
+from fairway.torch_internals.patching import patch_attribute
 
 
 def detect(case: Case) -> Match | Refusal:
-    found = [
-        (f"{path}.{name}" if path else name) for path, module in case.model.named_modules() for name in _names(module)
+    weights = [
+        f"{path}.{name}" if path else name
+        for path, module in case.model.named_modules()
+        for name in _list_parametrized(module)
     ]
-    if not found:
-        return Refusal("no weight is parametrised")
+    if not weights:
+        return Refusal("no weight is parametrized")
     if case.route.capture in ("strict", "script"):
         return Refusal(f"{case.route.capture} capture reads the property that would be replaced")
-    if any(module.training for module in case.model.modules() if _names(module)):
-        return Refusal("in training mode a parametrised weight may move with each call")
-    shown = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
-    return Match(f"parametrised weights computed once: {shown}", tuple(Where(module=name) for name in found))
+    if any(module.training for module in case.model.modules() if _list_parametrized(module)):
+        return Refusal("in training mode a parametrized weight may change with each call")
+    shown = ", ".join(weights[:3]) + (", …" if len(weights) > 3 else "")
+    return Match(f"parametrized weights computed once: {shown}", tuple(Where(module=name) for name in weights))
 
 
-def _names(module: Any) -> list[str]:
+def _list_parametrized(module: Any) -> list[str]:
     return list(module.parametrizations) if parametrize.is_parametrized(module) else []
 
 
 @contextmanager
 def apply(case: Case, match: Match) -> Applied:
-    with ExitStack() as stack, torch.no_grad():
+    with ExitStack() as stack:
         for module in case.model.modules():
-            for name in _names(module):
-                stack.enter_context(_computed(module, name))
+            for name in _list_parametrized(module):
+                stack.enter_context(_compute_once(module, name))
         yield
 
 
-@contextmanager
-def _computed(module: torch.nn.Module, name: str) -> Applied:
-    """The property answers with one tensor for this module. Copies of a module share its class, so it asks which."""
-    kind: Any = type(module)
+def _compute_once(module: torch.nn.Module, name: str) -> AbstractContextManager[None]:
+    """Make the property return one tensor for this module. Copies of the module share its class and are unaffected."""
+    kind = type(module)
     original: property = getattr(kind, name)
-    value = getattr(module, name).detach().clone()
+    with torch.no_grad():
+        value = getattr(module, name).clone()
     assert original.fget is not None
-    ask = original.fget
-    setattr(kind, name, property(lambda self: value if self is module else ask(self), original.fset))
-    try:
-        yield
-    finally:
-        setattr(kind, name, original)
+    compute = original.fget
+    fixed = property(lambda self: value if self is module else compute(self), original.fset)
+    return patch_attribute(kind, name, fixed)
 
 
 REMEDY = Remedy(
     name="parametrised_weight",
-    cures="FW323",
-    title="Computes parametrised weights once",
+    cures=Code.PARAMETRIZED_WEIGHT,
+    title="Computes parametrized weights once",
     stage="model",
     affected={"torch": ">=2.9"},
     upstream=(),
-    safety="The weight is the one that the module answers with in eval mode; the file is judged.",
+    safety="The weight is the one that the module computes in eval mode; the file is judged.",
     detect=detect,
     apply=apply,
+    order=20,
 )

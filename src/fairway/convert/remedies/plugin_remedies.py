@@ -1,70 +1,69 @@
-"""Remedies and translations that plug-ins bring, checked and kept from breaking an export.
+"""Load the remedies and translations of plug-ins, and keep them from breaking an export.
 
-A plug-in may do anything but take a built-in's name. Its `detect` that raises is a refusal; its `apply` that raises on
-the way in is left out. What it does to the model is judged with the file, like everything else.
+A plug-in may not take the name of a built-in remedy. If its `detect` raises, that counts as a refusal. If its `apply`
+raises when it is entered, the remedy is left out. The file is judged like any other.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any
 
-from fairway.convert.remedies.contract import STAGES, Applied, Case, Match, Refusal, Remedy
-from fairway.diagnostics.plugins import REMEDIES, TRANSLATIONS, accepted
+from fairway.convert.remedies.contract import STAGES, Applied, Case, Match, Refusal, Remedy, Translation
+from fairway.diagnostics.plugins import REMEDIES, TRANSLATIONS, accept_plugins
 
 _LOG = logging.getLogger(__name__)
 
 
-def plugged_remedies(taken: Collection[str]) -> list[Remedy]:
-    """The plug-ins' remedies, guarded."""
+def load_plugin_remedies(taken: Collection[str]) -> list[Remedy]:
+    """Return the remedies of all plug-ins. Errors in them are caught."""
     names = set(taken)
 
-    def complaint(value: Any) -> str:
+    def check(value: object) -> str:
         if not isinstance(value, Remedy):
-            return f"a Remedy is wanted, not {value!r:.100}"
+            return f"expected a Remedy, got {value!r:.100}"
         if value.stage not in STAGES:
-            return f"the stage {value.stage!r} is none of {', '.join(STAGES)}"
+            return f"expected one of the stages {', '.join(STAGES)}, got {value.stage!r}"
         if value.name in names:
             return f"there is a remedy {value.name} already"
         names.add(value.name)
         return ""
 
-    return [guarded(plugin.value, plugin.distribution) for plugin in accepted(REMEDIES, complaint)]
+    return [guard_errors(plugin.value, plugin.distribution) for plugin in accept_plugins(REMEDIES, check)]
 
 
-def plugged_translations() -> dict[Any, Callable[..., Any]]:
-    """The plug-ins' translations; of two for one operator, the first's."""
+def load_plugin_translations() -> dict[object, Translation]:
+    """Return the translations of all plug-ins. If two translate one operator, the first is taken."""
     from fairway.diagnostics.errors import UserError
     from fairway.model.subject import check_translations
 
-    table: dict[Any, Callable[..., Any]] = {}
+    table: dict[object, Translation] = {}
 
-    def complaint(value: Any) -> str:
+    def check(value: object) -> str:
         try:
             new = check_translations(value)
         except UserError as error:
             return error.finding.seen
-        twice = [str(operator) for operator in new if operator in table]
-        if twice:
-            return f"translated by another plug-in already: {', '.join(twice)}"
+        repeated = [str(operator) for operator in new if operator in table]
+        if repeated:
+            return f"translated by another plug-in already: {', '.join(repeated)}"
         table.update(new)
         return ""
 
-    accepted(TRANSLATIONS, complaint)
+    accept_plugins(TRANSLATIONS, check)
     return table
 
 
-def guarded(remedy: Remedy, distribution: str) -> Remedy:
-    """The remedy, whose errors are its own."""
+def guard_errors(remedy: Remedy, distribution: str) -> Remedy:
+    """Return the remedy so that an error in it becomes a refusal or a warning."""
 
     def detect(case: Case) -> Match | Refusal:
         try:
             return remedy.detect(case)
         except Exception as error:
-            return Refusal(f"{distribution} failed to look: {type(error).__name__}: {error!s:.300}")
+            return Refusal(f"{distribution} failed in detect: {type(error).__name__}: {error!s:.300}")
 
     @contextmanager
     def apply(case: Case, match: Match) -> Applied:

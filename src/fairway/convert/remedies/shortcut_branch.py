@@ -1,14 +1,14 @@
-"""A branch on a value that only saves work, such as `if mask.any(): x = fill(x, mask)`, is taken always one way.
+"""A branch on a value that only saves work, such as `if mask.any(): x = fill(x, mask)`, always takes one side.
 
-torch.export cannot capture a decision on a value, and a trace keeps the example's. Where both ways give the same
-result, because the longer one does nothing when there is nothing to do, one of them is recorded for good. Which one is
-found by running the model so: it must agree with itself, left alone, over the corners of its domain.
+torch.export cannot capture a decision on a value, and a trace keeps the example's. If both sides give the same result,
+because the longer one does nothing when there is nothing to do, one of them is captured. To find it, the model is run
+with each: it must agree with the unchanged model over the corners of its domain.
 
-A size that is known by value only, as of `mask.nonzero()`, is taken for a large one where `forward` asks whether it is
-zero, `if rows.numel() == 0: return x`; that way does nothing either when there are no rows.
+A size that depends on values, as of `mask.nonzero()`, counts as large if `forward` asks whether it is zero, as in
+`if rows.numel() == 0: return x`. The other side does nothing either when there are no rows.
 
 Refuses before a capture has failed at such a decision, under strict capture, if no sample takes both sides of a branch,
-and where neither way agrees.
+and if neither side agrees.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from torch.overrides import TorchFunctionMode
 
 from fairway.convert.remedies.constants import Constants
 from fairway.convert.remedies.contract import Applied, Case, Match, Refusal, Remedy
-from fairway.diagnostics import Where
+from fairway.diagnostics import Code, Where
+from fairway.torch_internals import replace_internal
 
 Site = tuple[str, int]
 """File and line of a decision."""
 
-FAILED_AT_A_DECISION = "FW303"
-MOST = 3
-"""Decisions of which each is tried both ways by itself; more are tried all one way and all the other."""
+DECISION_FINDING = Code.DATA_DEPENDENT
+MAX_SEPARATE_BRANCHES = 3
+"""Decisions up to which every combination is tried. Beyond that, all are tried one way and all the other way."""
+
+MAX_ANSWERS_PER_LINE = 20_000
+"""Equal answers at one line after which the line is taken for a `while` that never ends."""
+
+LARGE_SIZE = 2**20
+"""The size that is assumed for an unknown one."""
 
 
-MOST_ANSWERS = 20_000
-"""Answers at one line after which it is a `while` that never ends if it is always answered so."""
-
-LARGE = 2**20
-"""What an unknown size is taken for."""
-
-
-class Deciding(TorchFunctionMode):
-    """While entered, the decisions at some lines are made already; every line that asks is noted."""
+class DecidedBranches(TorchFunctionMode):
+    """Inside this mode, decisions at given lines have given answers, and every line that asks is recorded."""
 
     def __init__(self, answers: Mapping[Site, bool] | None = None) -> None:
         super().__init__()
@@ -58,21 +58,21 @@ class Deciding(TorchFunctionMode):
         if not asks:
             return func(*args, **(kwargs or {}))
         frame: Any = sys._getframe(1)
-        while frame.f_code.co_name == "__torch_function__":  # torch.export has modes of its own in between
+        while frame.f_code.co_name == "__torch_function__":  # torch.export's own modes come in between
             frame = frame.f_back
         site = (frame.f_code.co_filename, frame.f_lineno)
         self.met.setdefault(site, frame.f_code.co_qualname)
         if site not in self._answers:
             return func(*args)
         self._given[site] += 1
-        if self._given[site] > MOST_ANSWERS:
-            raise RuntimeError(f"{Path(site[0]).name}:{site[1]}: taken always one way, this loop does not end")
+        if self._given[site] > MAX_ANSWERS_PER_LINE:
+            raise RuntimeError(f"{Path(site[0]).name}:{site[1]}: this loop does not end if its condition never changes")
         return self._answers[site]
 
 
 @contextmanager
-def unknown_sizes_large() -> Iterator[None]:
-    """A question about one size that is known by value only is answered as for a large one, where it has no answer."""
+def assume_large_sizes() -> Iterator[None]:
+    """Answer questions about a size that depends on values as for a large one, if they have no answer."""
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, free_unbacked_symbols
 
     original: Any = torch.SymBool.__bool__
@@ -82,21 +82,18 @@ def unknown_sizes_large() -> Iterator[None]:
             return bool(original(self))
         except GuardOnDataDependentSymNode as error:
             unknown = free_unbacked_symbols(error.cond)
-            answer = error.cond.subs(dict.fromkeys(unknown, LARGE))
+            answer = error.cond.subs(dict.fromkeys(unknown, LARGE_SIZE))
             if len(unknown) != 1 or answer not in (True, False):
                 raise
             return bool(answer)
 
-    torch.SymBool.__bool__ = decide  # type: ignore[method-assign]
-    try:
+    with replace_internal("symbolic_bool", decide):
         yield
-    finally:
-        torch.SymBool.__bool__ = original  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True)
 class BranchDecision:
-    """One way to decide everywhere."""
+    """One combination of answers to the decisions of a model."""
 
     answers: Mapping[Site, bool]
 
@@ -107,28 +104,34 @@ class BranchDecision:
 
     @contextmanager
     def install(self) -> Iterator[None]:
-        with Deciding(self.answers), unknown_sizes_large():
+        with DecidedBranches(self.answers), assume_large_sizes():
             yield
 
 
 def detect(case: Case) -> Match | Refusal:
-    if not any(finding.code == FAILED_AT_A_DECISION for finding in case.findings):
+    if not any(finding.code == DECISION_FINDING for finding in case.findings):
         return Refusal("no capture has failed at a decision on a value so far")
     if case.route.capture == "strict":
         return Refusal("strict capture reads a mode's own code as part of the model")
-    with Deciding() as run, Constants(case.model).following(), torch.no_grad():
+    with DecidedBranches() as run, Constants(case.model).following(), torch.no_grad():
         case.model(*case.args, **case.kwargs)
     unseen = [site for site in run.met if case.both_ways is not None and site not in case.both_ways]
     if unseen:
         file, line = unseen[0]
         place = Where(file=file, line=line, function=run.met[unseen[0]])
-        return Refusal("no sample takes both sides of this branch, so one side may not stand for both", (place,))
-    ways: list[tuple[bool, ...]] = [(yes,) * len(run.met) for yes in ((True, False) if run.met else (True,))]
-    if len(run.met) <= MOST:
-        ways += [way for way in itertools.product((True, False), repeat=len(run.met)) if way not in ways]
-    rewrites = tuple(BranchDecision(dict(zip(run.met, way, strict=True))) for way in ways)
+        return Refusal("no sample takes both sides of this branch, so one side cannot replace both", (place,))
+    decisions = tuple(BranchDecision(dict(zip(run.met, answers, strict=True))) for answers in _combine(len(run.met)))
     places = tuple(Where(file=file, line=line, function=name) for (file, line), name in run.met.items())
-    return Match("branches on values are taken one way, which gives the same", places, rewrites)
+    return Match("branches on values always take one side, which gives the same", places, decisions)
+
+
+def _combine(count: int) -> list[tuple[bool, ...]]:
+    """Return the combinations of answers to try, equal answers first."""
+    combinations = [(answer,) * count for answer in ((True, False) if count else (True,))]
+    if count <= MAX_SEPARATE_BRANCHES:
+        mixed = itertools.product((True, False), repeat=count)
+        combinations += [answers for answers in mixed if answers not in combinations]
+    return combinations
 
 
 @contextmanager
@@ -140,12 +143,13 @@ def apply(case: Case, match: Match) -> Applied:
 
 REMEDY = Remedy(
     name="shortcut_branch",
-    cures="FW207",
+    cures=Code.BRANCH_FROZEN,
     title="A branch on a value only saves work",
     stage="source",
     affected={"torch": ">=2.9"},
     upstream=(),
-    safety="The model is run both ways beside itself in eager PyTorch; the original judges the file.",
+    safety="The decided model is compared with the original in eager PyTorch; the original judges the file.",
     detect=detect,
     apply=apply,
+    order=40,
 )

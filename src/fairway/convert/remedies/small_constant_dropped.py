@@ -1,10 +1,10 @@
 """`x + 1e-8` stays in the file.
 
-onnxscript's optimiser, which runs at the end of every dynamo export, takes a constant within 1e-8 of 0 for 0 and one
-within 1e-5 of 1 for 1, and drops the operation. So vanishes the epsilon that keeps a norm from dividing by zero: the
-file is a little off everywhere, and NaN for a row of zeros. Here such a constant must be 0 or 1 exactly.
+onnxscript's optimizer runs at the end of every dynamo export. It takes a constant within 1e-8 of 0 for 0 and one within
+1e-5 of 1 for 1, and drops the operation. This removes the epsilon that keeps a norm from dividing by zero: the file is
+slightly wrong everywhere, and NaN for a row of zeros. With this remedy such a constant must be 0 or 1 exactly.
 
-Refuses under the TorchScript exporter, which has another optimiser.
+Refuses under the TorchScript exporter, which has another optimizer.
 """
 
 from __future__ import annotations
@@ -14,51 +14,47 @@ from contextlib import contextmanager
 from typing import Any
 
 from fairway.convert.remedies.contract import Applied, Case, Match, Refusal, Remedy
+from fairway.diagnostics import Code
+from fairway.torch_internals import constant_tolerances, read_internal, replace_internal
 
 
 def detect(case: Case) -> Match | Refusal:
     if case.route.traced:
-        return Refusal("the TorchScript exporter has another optimiser")
-    return Match("constants close to 0 and 1 are not taken for them")
+        return Refusal("the TorchScript exporter has another optimizer")
+    return Match("constants close to 0 and 1 are kept")
 
 
 @contextmanager
 def apply(case: Case, match: Match) -> Applied:
     # Imports onnxscript, which takes its time: only where an export is made.
-    from onnxscript.rewriter._matcher import SimplePatternMatcher
-    from onnxscript.rewriter._pattern_ir import Constant
+    from fairway.torch_internals import PatternConstant
 
-    original, name = SimplePatternMatcher._match_constant, case.applying
-    case.waiting.add(name)
+    original, on_use = read_internal("match_constant"), case.list_if_used()
 
     def match_constant(self: Any, pattern: Any, value: Any) -> bool:
         if pattern.value not in (0, 1):
             return bool(original(self, pattern, value))
-        exact = bool(original(self, Constant(pattern.value, 0.0, 0.0), value))
-        held = None if exact or value.const_value is None else value.const_value
-        if (
-            held is not None
-            and held.size == 1
-            and math.isclose(held.numpy().item(), pattern.value, rel_tol=pattern._rel_tol, abs_tol=pattern._abs_tol)
-        ):
-            case.used.add(name)
+        exact = bool(original(self, PatternConstant(pattern.value, 0.0, 0.0), value))
+        constant = None if exact else value.const_value
+        if constant is not None and constant.size == 1:
+            relative, absolute = constant_tolerances(pattern)
+            if math.isclose(constant.numpy().item(), pattern.value, rel_tol=relative, abs_tol=absolute):
+                on_use()
         return exact
 
-    SimplePatternMatcher._match_constant = match_constant
-    try:
+    with replace_internal("match_constant", match_constant):
         yield
-    finally:
-        SimplePatternMatcher._match_constant = original
 
 
 REMEDY = Remedy(
     name="small_constant_dropped",
-    cures="FW326",
-    title="Keeps constants close to 0 and 1 from being optimised away",
+    cures=Code.SMALL_CONSTANT_DROPPED,
+    title="Keeps constants close to 0 and 1 from being optimized away",
     stage="library",
     affected={"onnxscript": "==0.7.*"},
     upstream=(),
-    safety="An optimisation that is not exact is left out; nothing else changes.",
+    safety="An optimization that is not exact is left out; nothing else changes.",
     detect=detect,
     apply=apply,
+    order=80,
 )

@@ -1,9 +1,9 @@
-"""Sparse tensors that a module holds are captured dense.
+"""Sparse tensors that a module holds are captured as dense ones.
 
 ONNX Runtime computes with dense tensors only, and torch.onnx cannot write a sparse one ("Cannot access storage of
-SparseTensorImpl"). Made dense, the numbers are the same; the zeros take the space that they were to save.
+SparseTensorImpl"). The dense tensor has the same numbers, but its zeros take space.
 
-Refuses where no module holds one. Sparse inputs and sparse results in between are not this remedy's.
+Refuses if no module holds a sparse tensor. Sparse inputs and sparse intermediate results are left alone.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from typing import Any
 import torch
 
 from fairway.convert.remedies.contract import Applied, Case, Match, Refusal, Remedy
-from fairway.diagnostics import Where
+from fairway.diagnostics import Code, Where
+from fairway.torch_internals import module_buffers, module_parameters, replace_internal
 
 
 def detect(case: Case) -> Match | Refusal:
-    found = [f"{path}.{name}" if path else name for path, _, name, _ in held(case.model)]
-    if not found:
+    names = [f"{path}.{name}" if path else name for path, _, name, _ in find_sparse_tensors(case.model)]
+    if not names:
         return Refusal("no module holds a sparse tensor")
-    places = tuple(Where(module=name) for name in found)
-    return Match(f"sparse tensors made dense: {', '.join(found)}", places)
+    places = tuple(Where(module=name) for name in names)
+    return Match(f"sparse tensors made dense: {', '.join(names)}", places)
 
 
-def held(model: torch.nn.Module) -> Iterator[tuple[str, dict[str, Any], str, torch.Tensor]]:
-    """Each sparse tensor with the module's path, the table that holds it, and its name there."""
+def find_sparse_tensors(model: torch.nn.Module) -> Iterator[tuple[str, dict[str, Any], str, torch.Tensor]]:
+    """Yield each sparse tensor with its module's path, the table that holds it, and its name there."""
     for path, module in model.named_modules():
-        for table in (module.__dict__, module._buffers, module._parameters):
+        for table in (module.__dict__, module_buffers(module), module_parameters(module)):
             for name, value in list(table.items()):
                 if isinstance(value, torch.Tensor) and value.layout != torch.strided:
                     yield path, table, name, value
@@ -37,29 +38,28 @@ def held(model: torch.nn.Module) -> Iterator[tuple[str, dict[str, Any], str, tor
 
 @contextmanager
 def apply(case: Case, match: Match) -> Applied:
-    kept = list(held(case.model))
-    multiply = torch.sparse.mm
+    originals = list(find_sparse_tensors(case.model))
     try:
-        for _, table, name, value in kept:
+        for _, table, name, value in originals:
             dense = value.detach().to_dense()
             is_parameter = isinstance(value, torch.nn.Parameter)
             table[name] = torch.nn.Parameter(dense, requires_grad=False) if is_parameter else dense
-        torch.sparse.mm = torch.mm
-        yield
+        with replace_internal("sparse_matmul", torch.mm):
+            yield
     finally:
-        torch.sparse.mm = multiply
-        for _, table, name, value in kept:
+        for _, table, name, value in originals:
             table[name] = value
 
 
 REMEDY = Remedy(
     name="sparse_weight",
-    cures="FW324",
+    cures=Code.SPARSE_WEIGHT,
     title="Makes the model's sparse tensors dense",
     stage="model",
     affected={"torch": ">=2.9"},
     upstream=(),
-    safety="Dense, a tensor has the same numbers; the file is judged against the model as it is.",
+    safety="The dense tensor has the same numbers; the file is judged against the model as it is.",
     detect=detect,
     apply=apply,
+    order=30,
 )

@@ -1,1 +1,1 @@
-"""Finds Python control flow that exporters freeze in the user's own functions, and writes those functions anew."""
+"""Find Python control flow that exporters freeze in the user's own functions, and rewrite those functions."""

@@ -1,11 +1,10 @@
-"""The flags of a function's parameters: by the call's arguments, by example values, or by annotations."""
+"""Read the flags of a function's parameters from a call's arguments, from example values, or from annotations."""
 
 from __future__ import annotations
 
 import ast
 import types
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 
@@ -15,7 +14,7 @@ from fairway.convert.rewrite.flow import NONE, SEQUENCE, TENSOR, Flags, Flow
 _PLAIN_ANNOTATIONS = {"int", "float", "bool", "str"}
 
 
-def flags_by_name(function: types.FunctionType, node: ast.Call, flow: Flow) -> list[Flags]:
+def bind_call_flags(function: types.FunctionType, node: ast.Call, flow: Flow) -> list[Flags]:
     source = read_source(function)
     names = [] if source is None else [a.arg for a in (*source.tree.args.args, *source.tree.args.kwonlyargs)]
     names = [name for name in names if name not in ("self", "cls")]
@@ -27,20 +26,20 @@ def flags_by_name(function: types.FunctionType, node: ast.Call, flow: Flow) -> l
     return flags
 
 
-def flags_given(forward: types.FunctionType, given: Mapping[str, Any]) -> list[Flags]:
-    """The flags of forward's parameters, told by the arguments it is called with."""
+def read_value_flags(forward: types.FunctionType, values: Mapping[str, object]) -> list[Flags]:
+    """Return the flags of forward's parameters for the values with which it is called."""
     source = read_source(forward)
     names = [] if source is None else [a.arg for a in (*source.tree.args.args, *source.tree.args.kwonlyargs)]
-    return [_kind_of(given.get(name)) for name in names if name != "self"]
+    return [_classify_value(values.get(name)) for name in names if name != "self"]
 
 
-def _kind_of(value: Any) -> Flags:
+def _classify_value(value: object) -> Flags:
     if isinstance(value, torch.Tensor):
         return TENSOR
     return NONE if value is None or isinstance(value, (int, float, str)) else SEQUENCE
 
 
-def flags_annotated(parameter: ast.arg) -> Flags:
+def read_annotation_flags(parameter: ast.arg) -> Flags:
     if parameter.annotation is None:
         return TENSOR
     text = ast.unparse(parameter.annotation).strip("'\"")

@@ -1,6 +1,6 @@
-"""The functions of a model are found by following calls from each module's `forward`, never by running them.
+"""Find the functions of a model by following calls from each module's `forward`, without running them.
 
-They are the user's own, and those of libraries of models such as transformers; never torch's.
+They are the user's own, and those of libraries of models such as transformers, never torch's.
 """
 
 from __future__ import annotations
@@ -18,21 +18,23 @@ from typing import Any
 
 import torch
 
+from fairway.torch_internals import module_buffers, module_children, module_parameters
 
-def _roots(*paths: str | Path) -> tuple[str, ...]:
+
+def _resolve_paths(*paths: str | Path) -> tuple[str, ...]:
     return tuple(str(Path(path).resolve()) for path in paths)
 
 
 _PLACES = sysconfig.get_paths()
-_INSTALLED = _roots(_PLACES["purelib"], _PLACES["platlib"])
-_STANDARD = _roots(_PLACES["stdlib"])
-_NEVER = _roots(Path(torch.__file__).parent, Path(__file__).parents[2])
+_INSTALLED = _resolve_paths(_PLACES["purelib"], _PLACES["platlib"])
+_STANDARD = _resolve_paths(_PLACES["stdlib"])
+_NEVER = _resolve_paths(Path(torch.__file__).parent, Path(__file__).parents[2])
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 @dataclass(frozen=True)
 class FunctionSource:
-    """One function as text and tree; line numbers in the tree are those of the user's file."""
+    """One function as text and tree. Line numbers in the tree are those of the user's file."""
 
     function: types.FunctionType
     file: str
@@ -43,45 +45,45 @@ class FunctionSource:
 
     def text(self, number: int) -> str:
         """Return a line of the file with its indentation."""
-        return _lines(self.file, self.function)[number - 1]
+        return _read_lines(self.file, self.function)[number - 1]
 
 
 @cache
-def _lines(file: str, function: types.FunctionType) -> list[str]:
+def _read_lines(file: str, function: types.FunctionType) -> list[str]:
     lines, start = inspect.getsourcelines(function)
     return [""] * (start - 1) + lines
 
 
 def is_model_code(function: Any) -> bool:
-    """True for plain Python functions outside torch, the standard library and Fairway itself.
+    """Return whether this is a plain Python function outside torch, the standard library and Fairway itself.
 
-    Of an installed package only the files that define layers count: a loop in its helpers is none of the model's.
+    Of an installed package only the files that define layers count. A loop in its helpers does not belong to the model.
     """
     if not isinstance(function, types.FunctionType):
         return False
     file = function.__code__.co_filename
-    if file.startswith("<fairway: ") or _within(file, _NEVER):
+    if file.startswith("<fairway: ") or _is_within(file, _NEVER):
         return False
-    if "site-packages" in file or _within(file, _INSTALLED):
+    if "site-packages" in file or _is_within(file, _INSTALLED):
         return _defines_layers(function.__module__)
-    return not _within(file, _STANDARD)
+    return not _is_within(file, _STANDARD)
 
 
 @cache
-def _within(file: str, roots: tuple[str, ...]) -> bool:
+def _is_within(file: str, roots: tuple[str, ...]) -> bool:
     path = str(Path(file).resolve())
     return any(path.startswith(root + "/") for root in roots)
 
 
 @cache
 def _defines_layers(name: str) -> bool:
-    held = vars(sys.modules.get(name, types))
-    return any(isinstance(v, type) and issubclass(v, torch.nn.Module) and v.__module__ == name for v in held.values())
+    values = vars(sys.modules.get(name, types)).values()
+    return any(isinstance(v, type) and issubclass(v, torch.nn.Module) and v.__module__ == name for v in values)
 
 
 @cache
 def read_source(function: types.FunctionType) -> FunctionSource | None:
-    """None where there is no text to read, or where the text is a lambda in the middle of a line."""
+    """Return a function's source; None if there is no text, or if the text is a lambda in the middle of a line."""
     try:
         lines, start = inspect.getsourcelines(function)
         tree = ast.parse(textwrap.dedent("".join(lines)))
@@ -94,20 +96,20 @@ def read_source(function: types.FunctionType) -> FunctionSource | None:
     return FunctionSource(function, inspect.getsourcefile(function) or function.__code__.co_filename, node)
 
 
-def plain(function: Any) -> Any:
-    """The function behind a bound method, a static method or a class method."""
+def unwrap_function(function: Any) -> Any:
+    """Return the function behind a bound method, a static method or a class method."""
     function = getattr(function, "__func__", function)
     return inspect.unwrap(function) if isinstance(function, types.FunctionType) else function
 
 
-def method_of(module: torch.nn.Module, name: str) -> Any:
-    """The function that `self.name(...)` runs, or None."""
+def find_method(module: torch.nn.Module, name: str) -> Any:
+    """Return the function that `self.name(...)` runs, or None."""
     own = module.__dict__.get(name)
-    return plain(own if own is not None else inspect.getattr_static(type(module), name, None))
+    return unwrap_function(own if own is not None else inspect.getattr_static(type(module), name, None))
 
 
-def visible_names(function: types.FunctionType) -> dict[str, Any]:
-    """What the function's free names stand for: its closure first, then its globals."""
+def collect_visible_names(function: types.FunctionType) -> dict[str, Any]:
+    """Return the values of the function's free names: its globals, and its closure, which hides them."""
     closure = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
@@ -117,8 +119,8 @@ def visible_names(function: types.FunctionType) -> dict[str, Any]:
     return {**function.__globals__, **closure}
 
 
-def attribute_chain(node: ast.expr) -> tuple[str, ...] | None:
-    """`a.b.c` as ("a", "b", "c"), or None for anything else."""
+def split_attributes(node: ast.expr) -> tuple[str, ...] | None:
+    """Return `a.b.c` as ("a", "b", "c"), and None for anything else."""
     names: list[str] = []
     while isinstance(node, ast.Attribute):
         names.append(node.attr)
@@ -132,21 +134,21 @@ MISSING = object()
 
 
 def look_up(chain: tuple[str, ...], scope: dict[str, Any]) -> Any:
-    """The live object a dotted name stands for, or `MISSING`; reads attributes, runs no properties of the user's."""
+    """Return the live object of a dotted name, or `MISSING`. Attributes are read without running properties."""
     value = scope.get(chain[0], MISSING)
     for name in chain[1:]:
         if value is MISSING:
             return MISSING
         if isinstance(value, torch.nn.Module):
-            value = _module_attribute(value, name)
+            value = _get_module_attribute(value, name)
         else:
             value = inspect.getattr_static(value, name, MISSING)
             value = value.__func__ if isinstance(value, staticmethod) else value
     return value
 
 
-def _module_attribute(module: torch.nn.Module, name: str) -> Any:
-    for store in (module.__dict__, module._parameters, module._buffers, module._modules):
+def _get_module_attribute(module: torch.nn.Module, name: str) -> Any:
+    for store in (module.__dict__, module_parameters(module), module_buffers(module), module_children(module)):
         if name in store:
             return store[name]
     return inspect.getattr_static(type(module), name, MISSING)

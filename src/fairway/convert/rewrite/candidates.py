@@ -1,6 +1,6 @@
-"""The rewrites of a model: all its loops and choices together, and function by function in case that is not proven.
+"""Make the rewrites of a model: all its loops and choices together, and each function alone if that is not proven.
 
-A site that cannot be rewritten is left as it stands and does not keep the others from being rewritten.
+A site that cannot be rewritten is left as it is, and the others are rewritten all the same.
 """
 
 from __future__ import annotations
@@ -22,30 +22,31 @@ from fairway.convert.remedies.contract import Case, Refusal
 from fairway.convert.rewrite import runtime
 from fairway.convert.rewrite.call_graph import (
     FunctionSource,
-    attribute_chain,
+    collect_visible_names,
+    find_method,
     is_model_code,
     look_up,
-    method_of,
-    plain,
     read_source,
-    visible_names,
+    split_attributes,
+    unwrap_function,
 )
 from fairway.convert.rewrite.expressions import RUNTIME, Expressions
 from fairway.convert.rewrite.find import Site
-from fairway.convert.rewrite.functional import Functional, Refused
-from fairway.convert.rewrite.install import compile_function, installed
-from fairway.convert.rewrite.outline import PIECE, outline
+from fairway.convert.rewrite.functional import FunctionalRewriter, Refused
+from fairway.convert.rewrite.install import compile_function, install_functions
+from fairway.convert.rewrite.outline import BLOCK_NAME, outline
 from fairway.convert.rewrite.script_blocks import ScriptBlock
-from fairway.convert.rewrite.tensor_aliases import inputs_may_share_memory
+from fairway.convert.rewrite.tensor_aliases import allow_shared_inputs
 from fairway.diagnostics import Where
+from fairway.torch_internals import module_children
 
-LONGEST = 20_000
-"""Characters of source that go into a record."""
+MAX_SOURCE_CHARACTERS = 20_000
+"""The most source text that goes into a record."""
 
 
 @dataclass(frozen=True)
 class RewriteCandidate:
-    """One complete candidate. `source` is the text of the new functions; `install()` puts them in place for a while."""
+    """One complete rewrite. `source` is the text of the new functions, which `install()` puts in place for a while."""
 
     strategy: str
     where: tuple[Where, ...]
@@ -56,62 +57,66 @@ class RewriteCandidate:
     pieces: tuple[ScriptBlock, ...] = field(default=(), repr=False, compare=False)
 
     def install(self) -> AbstractContextManager[None]:
-        return _installed(self)
+        return _install(self)
 
-    def told(self) -> dict[str, str]:
-        """What the user may want to read: the functions as they were, and as they stand in for them."""
+    def describe(self) -> dict[str, str]:
+        """Return the names of the functions and their texts before and after, for the record."""
         originals = list(self.replacements)
         texts = [textwrap.dedent(inspect.getsource(function)).rstrip() for function in originals]
         return {
             "functions": ", ".join(function.__qualname__ for function in originals),
-            "before": "\n\n".join(texts)[:LONGEST],
-            "after": self.source[:LONGEST],
+            "before": "\n\n".join(texts)[:MAX_SOURCE_CHARACTERS],
+            "after": self.source[:MAX_SOURCE_CHARACTERS],
         }
 
 
 @contextlib.contextmanager
-def _installed(rewrite: RewriteCandidate) -> Iterator[None]:
-    # Scans inside scans fail to decompose where a weight asks for gradients (torch 2.13); exporting needs none.
-    asking = [p for p in rewrite.model.parameters() if p.requires_grad]
+def _install(rewrite: RewriteCandidate) -> Iterator[None]:
+    # Scans inside scans fail to decompose if a weight requires gradients (torch 2.13), and an export needs none.
+    trained = [p for p in rewrite.model.parameters() if p.requires_grad]
     try:
-        for parameter in asking:
+        for parameter in trained:
             parameter.requires_grad_(False)
-        with installed(rewrite.replacements, rewrite.model), inputs_may_share_memory():
+        with install_functions(rewrite.replacements, rewrite.model), allow_shared_inputs():
             yield
     finally:
         for piece in rewrite.pieces:
             piece.made.clear()
-        for parameter in asking:
+        for parameter in trained:
             parameter.requires_grad_(True)
 
 
-def candidates(model: torch.nn.Module, sites: tuple[Site, ...], traced: bool) -> tuple[RewriteCandidate, ...] | Refusal:
-    """The rewrites that fit the route, or the reason why there is none."""
-    listed = tuple(site for site in sites if site.suspect.kind == "list")
-    if traced and len(listed) == len(sites):
-        return Refusal("a list is written anew for torch.export alone", (listed[0].suspect.where,))
-    sites = tuple(site for site in sites if not traced or site not in listed)
-    strategy = script_rewrite if traced else functional_rewrite
-    made = _without_refused(model, sites, strategy)
+def make_candidates(
+    model: torch.nn.Module, sites: tuple[Site, ...], traced: bool
+) -> tuple[RewriteCandidate, ...] | Refusal:
+    """Return the rewrites that fit the route, or the reason why there is none."""
+    lists = tuple(site for site in sites if site.suspect.kind == "list")
+    if traced and len(lists) == len(sites):
+        return Refusal("lists are only rewritten for torch.export", (lists[0].suspect.where,))
+    sites = tuple(site for site in sites if not traced or site not in lists)
+    strategy = make_script_rewrite if traced else make_functional_rewrite
+    made = _rewrite_possible_sites(model, sites, strategy)
     if isinstance(made, Refusal):
         return made
     functions = list({site.source.function: None for site in made.sites})
-    if not 1 < len(functions) <= MOST_APART:
+    if not 1 < len(functions) <= MAX_SEPARATE_FUNCTIONS:
         return (made,)
-    # A rewrite that is proven wrong must not take the others along, so each function is offered by itself, too.
-    apart = [tuple(s for s in made.sites if s.source.function is function) for function in functions]
-    alone = [_without_refused(model, one, strategy) for one in apart]
-    return made, *(one for one in alone if isinstance(one, RewriteCandidate))
+    # A rewrite that is proven wrong must not rule out the others, so each function is offered alone too.
+    by_function = [tuple(s for s in made.sites if s.source.function is function) for function in functions]
+    alone = [_rewrite_possible_sites(model, own_sites, strategy) for own_sites in by_function]
+    return made, *(rewrite for rewrite in alone if isinstance(rewrite, RewriteCandidate))
 
 
-MOST_APART = 4
-"""Functions up to which each is rewritten by itself where all of them together are not proven."""
+MAX_SEPARATE_FUNCTIONS = 4
+"""Functions up to which each is also rewritten alone, in case all of them together are not proven."""
 
 Strategy = Callable[[torch.nn.Module, tuple[Site, ...]], "RewriteCandidate"]
 
 
-def _without_refused(model: torch.nn.Module, sites: tuple[Site, ...], strategy: Strategy) -> RewriteCandidate | Refusal:
-    """Rewrite as many of the sites as can be: one that is refused is left as it stands, and the others go on."""
+def _rewrite_possible_sites(
+    model: torch.nn.Module, sites: tuple[Site, ...], strategy: Strategy
+) -> RewriteCandidate | Refusal:
+    """Rewrite as many of the sites as possible. A site that is refused is left as it is."""
     first: Refusal | None = None
     while sites:
         try:
@@ -120,118 +125,118 @@ def _without_refused(model: torch.nn.Module, sites: tuple[Site, ...], strategy: 
             where = refused.where or sites[0].suspect.where
             reason = f"the code at {where.file}:{where.line} cannot be rewritten: {refused.reason}"
             first = first or Refusal(reason, (where,))
-            sites = _others(sites, where)
+            sites = _drop_refused(sites, where)
     assert first is not None, "a search for candidates begins with a site"
     return first
 
 
-def _others(sites: tuple[Site, ...], where: Where) -> tuple[Site, ...]:
-    """Return the sites without those that a refused line belongs to: around it, in its function, or all of them."""
+def _drop_refused(sites: tuple[Site, ...], where: Where) -> tuple[Site, ...]:
+    """Return the sites without those around the refused line, or else those in its function, or else all of them."""
     line = where.line or 0
-    here = [s for s in sites if s.source.file == where.file]
-    around = [s for s in here if s.node.lineno <= line <= (s.node.end_lineno or line)]  # type: ignore[attr-defined]
-    function = [s for s in here if s.source.tree.lineno <= line <= (s.source.tree.end_lineno or line)]
-    refused = around or function or list(sites)
+    in_file = [s for s in sites if s.source.file == where.file]
+    around = [s for s in in_file if s.node.lineno <= line <= (s.node.end_lineno or line)]  # type: ignore[attr-defined]
+    in_function = [s for s in in_file if s.source.tree.lineno <= line <= (s.source.tree.end_lineno or line)]
+    refused = around or in_function or list(sites)
     return tuple(site for site in sites if site not in refused)
 
 
-def prepare(case: Case) -> None:
-    """Runs the installed rewrite once outside any trace, as TorchScript takes its types from real values."""
+def compile_blocks(case: Case) -> None:
+    """Run the installed rewrite once outside any trace, since TorchScript takes the types from real values."""
     if case.route.traced:
         with torch.no_grad():
             case.model(*copy.deepcopy(case.args), **copy.deepcopy(case.kwargs))
 
 
-def functional_rewrite(model: torch.nn.Module, sites: tuple[Site, ...]) -> RewriteCandidate:
-    """The loops as steps, the choices as gathers. Raises `Refused` where that cannot be."""
+def make_functional_rewrite(model: torch.nn.Module, sites: tuple[Site, ...]) -> RewriteCandidate:
+    """Rewrite loops as steps and choices as gathers. Raises `Refused` if that is impossible."""
     for site in sites:
-        _refuse_names(site)
-    maker = _Maker({(site.source.function, *_place(site.node)) for site in sites})
+        _refuse_module_names(site)
+    rewriter = _FunctionRewriter({(site.source.function, *_node_key(site.node)) for site in sites})
     texts = []
     for function, module in {site.source.function: site.module for site in sites}.items():
-        texts.append(maker.make(function, module, inside=False))
+        texts.append(rewriter.rewrite(function, module, inside=False))
     where = tuple(site.suspect.where for site in sites)
-    return RewriteCandidate("scan", where, "\n\n".join(texts), model, dict(maker.replacements), sites)
+    return RewriteCandidate("scan", where, "\n\n".join(texts), model, dict(rewriter.replacements), sites)
 
 
-def script_rewrite(model: torch.nn.Module, sites: tuple[Site, ...]) -> RewriteCandidate:
-    """The loops cut out and compiled by TorchScript. Raises `Refused` where that cannot be."""
-    marked = {(site.source.function, *_place(site.node)) for site in sites}
+def make_script_rewrite(model: torch.nn.Module, sites: tuple[Site, ...]) -> RewriteCandidate:
+    """Cut the loops out, to be compiled by TorchScript. Raises `Refused` if that is impossible."""
+    marked = {(site.source.function, *_node_key(site.node)) for site in sites}
     replacements, pieces, texts = {}, [], []
     for site in {site.source.function: site for site in sites}.values():
         function = site.source.function
         try:
-            tree, piece = outline(site.source, site.module, _marks(function, marked))
+            tree, piece = outline(site.source, site.module, _make_marker(function, marked))
         except Refused as refused:
-            refused.where = _where(site.source, refused.line)
+            refused.where = _make_where(site.source, refused.line)
             raise
-        replacements[function], text = _compiled(tree, site.source, {PIECE: piece})
+        replacements[function], text = _compile(tree, site.source, {BLOCK_NAME: piece})
         pieces.append(piece)
-        lines = [ast.unparse(statement) for statement in piece.written(site.module)[0]]
-        texts.append(f"{text}\n\n# {PIECE}, compiled by TorchScript\n" + "\n".join(lines))
+        lines = [ast.unparse(statement) for statement in piece.write(site.module)[0]]
+        texts.append(f"{text}\n\n# {BLOCK_NAME}, compiled by TorchScript\n" + "\n".join(lines))
     where = tuple(site.suspect.where for site in sites)
     return RewriteCandidate("script", where, "\n\n".join(texts), model, replacements, sites, tuple(pieces))
 
 
-def _compiled(tree: ast.FunctionDef, source: FunctionSource, extra: dict[str, Any]) -> tuple[Any, str]:
-    """The function anew, with its decorators; those of libraries may look for the place where they stand."""
+def _compile(tree: ast.FunctionDef, source: FunctionSource, extra: dict[str, Any]) -> tuple[Any, str]:
+    """Compile the new function, with its decorators. Some decorators of libraries read the place where they stand."""
     try:
         return compile_function(tree, source.function, extra)
     except Exception as error:
         refused = Refused(f"its decorators fail when applied again: {type(error).__name__}: {error}", tree.lineno)
-        refused.where = _where(source, tree.lineno)
+        refused.where = _make_where(source, tree.lineno)
         raise refused from error
 
 
-def _refuse_names(site: Site) -> None:
+def _refuse_module_names(site: Site) -> None:
     if not isinstance(site.node, ast.Subscript):
         return
-    scope = {**visible_names(site.source.function), "self": site.module}
-    chain = attribute_chain(site.node.value)
-    held = look_up(chain, scope) if chain is not None else None
-    if isinstance(held, (dict, torch.nn.ModuleDict)) and not all(str(name).isdigit() for name in held):
+    scope = {**collect_visible_names(site.source.function), "self": site.module}
+    chain = split_attributes(site.node.value)
+    choices = look_up(chain, scope) if chain is not None else None
+    if isinstance(choices, (dict, torch.nn.ModuleDict)) and not all(str(name).isdigit() for name in choices):
         refused = Refused(
             "the modules are chosen by names that are not numbers; keep them in a ModuleList and choose by number",
             site.node.lineno,
         )
-        refused.where = _where(site.source, site.node.lineno)
+        refused.where = _make_where(site.source, site.node.lineno)
         raise refused
 
 
-def _where(source: FunctionSource, line: int) -> Where:
+def _make_where(source: FunctionSource, line: int) -> Where:
     return Where(file=source.file, line=line, function=source.function.__qualname__, source=source.line(line))
 
 
 Marked = set[tuple[types.FunctionType, str, int, int]]
 
 
-def _marks(function: types.FunctionType, marked: Marked) -> Callable[[ast.AST], bool]:
-    """Tells the function's marked nodes, in any copy of its tree."""
-    return lambda node: (function, *_place(node)) in marked
+def _make_marker(function: types.FunctionType, marked: Marked) -> Callable[[ast.AST], bool]:
+    """Return a predicate for the function's marked nodes, in any copy of its tree."""
+    return lambda node: (function, *_node_key(node)) in marked
 
 
-def _place(node: ast.AST) -> tuple[str, int, int]:
+def _node_key(node: ast.AST) -> tuple[str, int, int]:
     return type(node).__name__, getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 
-class _Maker:
-    """Rewrites functions, and those they call from inside a loop."""
+class _FunctionRewriter:
+    """Rewrites functions, and the functions that they call from inside a loop."""
 
     def __init__(self, marked: Marked) -> None:
         self.marked = marked
         self.replacements: dict[types.FunctionType, Any] = {}
         self.called: dict[types.FunctionType, Any] = {}
 
-    def make(self, function: types.FunctionType, module: torch.nn.Module, inside: bool) -> str:
+    def rewrite(self, function: types.FunctionType, module: torch.nn.Module, inside: bool) -> str:
         source = read_source(function)
         assert source is not None, "a site was found in it"
         extra: dict[str, Any] = {RUNTIME: runtime}
-        scope = {**visible_names(function), "self": module}
+        scope = {**collect_visible_names(function), "self": module}
 
-        suspect = _marks(function, self.marked)
+        suspect = _make_marker(function, self.marked)
 
         def convert(target: ast.expr) -> str | None:
-            made = self._callee(target, scope, expressions.hidden, module)
+            made = self._rewrite_callee(target, scope, expressions.hidden, module)
             if made is None:
                 return None
             name = f"{RUNTIME}_{made.__name__}"
@@ -239,41 +244,43 @@ class _Maker:
             return name
 
         expressions = Expressions(scope, suspect, convert)
-        expressions.chosen = _chosen_names(source.tree, suspect)
+        expressions.chosen = _find_chosen_names(source.tree, suspect)
         try:
-            tree = Functional(source.tree, expressions, suspect).rewrite(inside)
+            tree = FunctionalRewriter(source.tree, expressions, suspect).rewrite(inside)
         except Refused as refused:
-            refused.where = _where(source, refused.line)
+            refused.where = _make_where(source, refused.line)
             raise
-        made, text = _compiled(tree, source, extra)
+        made, text = _compile(tree, source, extra)
         (self.called if inside else self.replacements)[function] = made
         return text
 
-    def _callee(self, target: ast.expr, scope: dict[str, Any], hidden: set[str], module: torch.nn.Module) -> Any:
-        """The rewritten form of a user's function that a loop calls, or None where the call can stay."""
-        chain = attribute_chain(target)
+    def _rewrite_callee(
+        self, target: ast.expr, scope: dict[str, Any], hidden: set[str], module: torch.nn.Module
+    ) -> Any:
+        """Return the rewritten form of a user's function that a loop calls, or None if the call can stay."""
+        chain = split_attributes(target)
         if chain is None or chain[0] in hidden:
             return None
         if chain[0] == "self" and len(chain) == 2:
-            if chain[1] in module._modules:
+            if chain[1] in module_children(module):
                 return None
-            function = method_of(module, chain[1])
+            function = find_method(module, chain[1])
         elif len(chain) == 1:
-            function = plain(look_up(chain, scope))
+            function = unwrap_function(look_up(chain, scope))
         else:
             return None
         if not is_model_code(function) or read_source(function) is None:
             return None
         if function not in self.called:
             self.called[function] = function  # a function that calls itself stays as it is
-            self.make(function, module, inside=True)
+            self.rewrite(function, module, inside=True)
         return self.called[function]
 
 
-def _chosen_names(tree: ast.FunctionDef, suspect: Callable[[ast.AST], bool]) -> set[str]:
-    """Names that a choice of module is made by: what they are bound to must stay a tensor."""
-    found: set[str] = set()
+def _find_chosen_names(tree: ast.FunctionDef, suspect: Callable[[ast.AST], bool]) -> set[str]:
+    """Return the names by which modules are chosen. Their values must stay tensors."""
+    names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Subscript) and suspect(node):
-            found |= {name.id for name in ast.walk(node.slice) if isinstance(name, ast.Name)}
-    return found
+            names |= {name.id for name in ast.walk(node.slice) if isinstance(name, ast.Name)}
+    return names

@@ -1,4 +1,4 @@
-"""Python's expressions are turned into calls that take tensors where Python wants numbers."""
+"""Turn Python's expressions into calls that take tensors as well as numbers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 import sympy  # type: ignore[import-untyped]
 import torch
 
-from fairway.convert.rewrite.call_graph import MISSING, attribute_chain, look_up
-from fairway.convert.rewrite.lists import counted
+from fairway.convert.rewrite.call_graph import MISSING, look_up, split_attributes
+from fairway.convert.rewrite.lists import read_counting_list
 
 RUNTIME = "_fw"
 _BUILTINS = {
@@ -41,34 +41,34 @@ _LIBRARY: list[tuple[Any, str]] = [
 ]
 
 
-def runtime_call(name: str, *args: ast.expr, **kwargs: ast.expr) -> ast.Call:
+def call_runtime(name: str, *args: ast.expr, **kwargs: ast.expr) -> ast.Call:
     function = ast.Attribute(ast.Name(RUNTIME, ast.Load()), name, ast.Load())
     return ast.Call(function, list(args), [ast.keyword(key, value) for key, value in kwargs.items()])
 
 
-def thunk(body: ast.expr) -> ast.Lambda:
+def make_thunk(body: ast.expr) -> ast.Lambda:
     empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     return ast.Lambda(empty, body)
 
 
-def function_of(parameters: ast.expr, body: ast.expr) -> ast.Lambda:
-    """`lambda target: body`, for a target that is one name; a tuple of names is unpacked by a second lambda."""
+def make_lambda(parameters: ast.expr, body: ast.expr) -> ast.Lambda:
+    """Return `lambda target: body`. If the target is a tuple of names, a second lambda unpacks it."""
     if isinstance(parameters, ast.Name):
-        return ast.Lambda(_named([parameters.id]), body)
+        return ast.Lambda(_make_arguments([parameters.id]), body)
     names = [name.id for name in ast.walk(parameters) if isinstance(name, ast.Name)]
-    inner = ast.Lambda(_named(names), body)
+    inner = ast.Lambda(_make_arguments(names), body)
     taken = ast.Call(inner, [ast.Starred(ast.Name("_item", ast.Load()), ast.Load())], [])
-    return ast.Lambda(_named(["_item"]), taken)
+    return ast.Lambda(_make_arguments(["_item"]), taken)
 
 
-def _named(names: list[str]) -> ast.arguments:
+def _make_arguments(names: list[str]) -> ast.arguments:
     return ast.arguments(posonlyargs=[], args=[ast.arg(n) for n in names], kwonlyargs=[], kw_defaults=[], defaults=[])
 
 
 class Expressions(ast.NodeTransformer):
-    """Rewrites expressions. `inside` says whether numbers taken out of tensors stay tensors there.
+    """Rewrites expressions. While `inside` is set, numbers taken out of tensors stay tensors.
 
-    `suspect` tells which comprehensions to turn; `convert` answers for a user's function with the name under which its
+    `suspect` selects the comprehensions to rewrite. `convert` returns for a user's function the name under which its
     rewritten form can be called, or None to leave the call as it is.
     """
 
@@ -83,30 +83,30 @@ class Expressions(ast.NodeTransformer):
         self.hidden: set[str] = set()
 
     def within(self, node: ast.expr) -> ast.expr:
-        """The expression as it must be written inside a loop."""
+        """Rewrite an expression as for the inside of a loop."""
         outer, self.inside = self.inside, True
         new: ast.expr = self.visit(node)
         self.inside = outer
         return new
 
     def iterable(self, node: ast.expr) -> ast.expr:
-        """What a loop runs over: a tensor cut into rows there is kept whole."""
+        """Rewrite what a loop runs over. A tensor that is unbound into rows there stays one tensor."""
         outer, self.iterated = self.iterated, True
         new: ast.expr = self.visit(node)
         self.iterated = outer
         return new
 
     def _live(self, node: ast.expr) -> Any:
-        chain = attribute_chain(node)
+        chain = split_attributes(node)
         if chain is None or chain[0] in self.hidden:
             return MISSING
         return look_up(chain, self.scope)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        listed = counted(node, self._live(node.func)) if self.suspect(node) else None
-        if listed is not None:
-            bounds = [self.visit(bound) for bound in listed.bounds]
-            call = runtime_call("count", *bounds, backwards=ast.Constant(listed.backwards))
+        counted = read_counting_list(node, self._live(node.func)) if self.suspect(node) else None
+        if counted is not None:
+            bounds = [self.visit(bound) for bound in counted.bounds]
+            call = call_runtime("count", *bounds, backwards=ast.Constant(counted.backwards))
             call.keywords += [self.visit(keyword) for keyword in node.keywords]
             return call
         name = node.func.id if isinstance(node.func, ast.Name) else ""
@@ -117,9 +117,9 @@ class Expressions(ast.NodeTransformer):
             own = [ast.Name("self", ast.Load())] if isinstance(node.func, ast.Attribute) else []
             return ast.Call(ast.Name(converted, ast.Load()), [*own, *node.args], node.keywords)
         if known and self._taken_out(name, node):
-            return runtime_call(_INSIDE[name], *node.args)
+            return call_runtime(_INSIDE[name], *node.args)
         if known and name == "int" and node.args:
-            return runtime_call("whole", *node.args)
+            return call_runtime("plain_int", *node.args)
         if known and name in _BUILTINS:
             node.func = ast.Attribute(ast.Name(RUNTIME, ast.Load()), _BUILTINS[name], ast.Load())
             return node
@@ -131,17 +131,17 @@ class Expressions(ast.NodeTransformer):
     def _library_call(self, node: ast.Call) -> ast.AST:
         if isinstance(node.func, ast.Attribute) and node.func.attr == "unbind" and self.iterated:
             own = [] if self._live(node.func.value) is torch else [node.func.value]
-            call = runtime_call("unbind", *own, *node.args)
+            call = call_runtime("unbind", *own, *node.args)
             call.keywords = node.keywords
             return call
         if isinstance(node.func, ast.Attribute) and not node.keywords:
             method, base = node.func.attr, node.func.value
             if method == "item" and not node.args:
-                return runtime_call("item" if self.inside else "number", base)
+                return call_runtime("item" if self.inside else "number", base)
             if method == "tolist" and not node.args and self.inside:
-                return runtime_call("tolist", base)
+                return call_runtime("tolist", base)
             if method == "astype" and len(node.args) == 1:
-                return runtime_call("astype", base, node.args[0])
+                return call_runtime("astype", base, node.args[0])
         live = self._live(node.func)
         for function, name in _LIBRARY:
             if live is function:
@@ -154,12 +154,12 @@ class Expressions(ast.NodeTransformer):
         if not self.inside and not self.suspect(node):
             return self.generic_visit(node)
         outer, self.inside = self.inside, True
-        new = runtime_call("get", self.visit(node.value), self.key(node.slice))
+        new = call_runtime("get", self.visit(node.value), self.key(node.slice))
         self.inside = outer
         return new
 
     def key(self, node: ast.expr) -> ast.expr:
-        """A subscript as a value: slices become `slice(...)`, or a span where their length stays the same."""
+        """Return a subscript as a value. Slices become `slice(...)`, or a slice of fixed length if it does not vary."""
         if isinstance(node, ast.Tuple):
             return ast.Tuple([self.key(part) for part in node.elts], ast.Load())
         if not isinstance(node, ast.Slice):
@@ -167,23 +167,23 @@ class Expressions(ast.NodeTransformer):
             return new
         length = self._fixed_length(node)
         if length is not None and node.lower is not None:
-            return runtime_call("Span", self.visit(node.lower), self.visit(length))
+            return call_runtime("FixedLengthSlice", self.visit(node.lower), self.visit(length))
         none = ast.Constant(None)
         bounds = [none if b is None else self.visit(b) for b in (node.lower, node.upper, node.step)]
-        if any(b is not None and _names(b) & self.varying for b in (node.lower, node.upper)):
-            return runtime_call("Cut", *bounds)
+        if any(b is not None and _find_names(b) & self.varying for b in (node.lower, node.upper)):
+            return call_runtime("TensorSlice", *bounds)
         return ast.Call(ast.Name("slice", ast.Load()), bounds, [])
 
     def _fixed_length(self, node: ast.Slice) -> ast.expr | None:
-        """`upper - lower`, if nothing in it changes from step to step."""
+        """Return `upper - lower`, or None if something in it changes from step to step."""
         if node.lower is None or node.upper is None or node.step is not None:
             return None
-        if not _names(node.lower) & self.varying:
+        if not _find_names(node.lower) & self.varying:
             return None
         symbols: dict[str, tuple[sympy.Symbol, ast.expr]] = {}
-        difference = sympy.expand(_polynomial(node.upper, symbols) - _polynomial(node.lower, symbols))
+        difference = sympy.expand(_to_polynomial(node.upper, symbols) - _to_polynomial(node.lower, symbols))
         left = [pair for pair in symbols.values() if pair[0] in difference.free_symbols]
-        if any(_names(expression) & self.varying for _, expression in left):
+        if any(_find_names(expression) & self.varying for _, expression in left):
             return None
         written = str(difference)
         for symbol, expression in left:
@@ -194,7 +194,7 @@ class Expressions(ast.NodeTransformer):
         self.generic_visit(node)
         if not self.inside:
             return node
-        return runtime_call("choose", node.test, thunk(node.body), thunk(node.orelse))
+        return call_runtime("choose", node.test, make_thunk(node.body), make_thunk(node.orelse))
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         self.generic_visit(node)
@@ -203,12 +203,12 @@ class Expressions(ast.NodeTransformer):
         verb = "both" if isinstance(node.op, ast.And) else "any_of"
         result = node.values[-1]
         for value in reversed(node.values[:-1]):
-            result = runtime_call(verb, value, thunk(result))
+            result = call_runtime(verb, value, make_thunk(result))
         return result
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         self.generic_visit(node)
-        return runtime_call("negate", node.operand) if isinstance(node.op, ast.Not) and self.inside else node
+        return call_runtime("negate", node.operand) if isinstance(node.op, ast.Not) and self.inside else node
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         self.generic_visit(node)
@@ -218,7 +218,7 @@ class Expressions(ast.NodeTransformer):
         pairs: list[ast.expr] = [ast.Compare(sides[k], [op], [sides[k + 1]]) for k, op in enumerate(node.ops)]
         result = pairs[-1]
         for pair in reversed(pairs[:-1]):
-            result = runtime_call("both", pair, thunk(result))
+            result = call_runtime("both", pair, make_thunk(result))
         return result
 
     def visit_ListComp(self, node: ast.ListComp | ast.GeneratorExp) -> ast.AST:
@@ -229,27 +229,27 @@ class Expressions(ast.NodeTransformer):
         for generator in node.generators:
             iterables.append(self.visit(generator.iter))
             self.inside = True
-            self.varying |= _names(generator.target)
+            self.varying |= _find_names(generator.target)
         body: ast.expr = self.visit(node.elt)
         for place in reversed(range(len(iterables))):
             verb = "collect" if place == len(iterables) - 1 else "nested"
-            body = runtime_call(verb, iterables[place], function_of(node.generators[place].target, body))
+            body = call_runtime(verb, iterables[place], make_lambda(node.generators[place].target, body))
         self.inside, self.varying = inside, varying
         return body
 
     visit_GeneratorExp = visit_ListComp
 
 
-def _names(node: ast.expr) -> set[str]:
+def _find_names(node: ast.expr) -> set[str]:
     return {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
 
 
-def _polynomial(node: ast.expr, symbols: dict[str, tuple[sympy.Symbol, ast.expr]]) -> Any:
-    """The expression over sums and products; every other part is a symbol of its own, equal where its text is."""
+def _to_polynomial(node: ast.expr, symbols: dict[str, tuple[sympy.Symbol, ast.expr]]) -> Any:
+    """Return the expression as a polynomial. Parts other than sums and products are symbols, equal for equal text."""
     if isinstance(node, ast.Constant) and isinstance(node.value, int):
         return sympy.Integer(node.value)
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub, ast.Mult)):
-        left, right = _polynomial(node.left, symbols), _polynomial(node.right, symbols)
+        left, right = _to_polynomial(node.left, symbols), _to_polynomial(node.right, symbols)
         if isinstance(node.op, ast.Mult):
             return left * right
         return left + right if isinstance(node.op, ast.Add) else left - right

@@ -1,19 +1,19 @@
-"""Every expression is traced back to whether it depends on a tensor's size, on its values, or on neither.
+"""Trace each expression back to whether it depends on a tensor's size, on its values, or on neither.
 
-The reading is syntactic, with the live module at hand to tell a submodule from a number. A flag that is missing costs
-a diagnosis, one too many costs a false alarm; so parameters and buffers of the module count as constants, and a list
-written out in the source counts as having a fixed length.
+The source is read, and the live module distinguishes a submodule from a number. A missing flag costs a diagnosis, and a
+wrong one costs a false alarm. So parameters and buffers of the module count as constants, and a list written out in the
+source counts as having a fixed length.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
-from fairway.convert.rewrite.call_graph import MISSING, attribute_chain, look_up
+from fairway.convert.rewrite.call_graph import MISSING, look_up, split_attributes
 
 Flags = frozenset[str]
 NONE: Flags = frozenset()
@@ -54,7 +54,7 @@ _WRAPPING = {"tensor", "as_tensor", "scalar_tensor"}
 
 
 def is_module_choice(value: Any) -> bool:
-    """True for anything that holds modules to pick from."""
+    """Return whether this is a collection of modules to pick from."""
     if isinstance(value, (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.Sequential)):
         return True
     items = list(value.values()) if isinstance(value, dict) else value
@@ -66,18 +66,20 @@ def union(flags: Iterable[Flags]) -> Flags:
 
 
 class Flow:
-    """Flags of expressions, given the flags of the local names and the live objects the free names stand for."""
+    """The flags of expressions, from the flags of the local names and the live objects of the free names."""
 
     def __init__(self, scope: dict[str, Any]) -> None:
         self.scope = scope
+        self.follow_call: Callable[[ast.Call], Flags] = self.read_call
+        """Reads a call. A reader of functions replaces it, to read the user's own functions too."""
         self.names: dict[str, Flags] = {}
         self.origin: dict[str, str] = {}
         self.taken_at: dict[str, int] = {}
         """The line at which a name's size or value left its tensor."""
 
     def live(self, node: ast.expr) -> Any:
-        """The live object behind a dotted name that no assignment hides, or `MISSING`."""
-        chain = attribute_chain(node)
+        """Return the live object of a dotted name that no assignment hides, or `MISSING`."""
+        chain = split_attributes(node)
         if chain is None or chain[0] in self.names:
             return MISSING
         return look_up(chain, self.scope)
@@ -102,7 +104,7 @@ class Flow:
             self.names[target.value.id] = self.names.get(target.value.id, NONE) | (flags & TENSOR)
 
     def of(self, node: ast.expr | None) -> Flags:
-        """The flags of one expression; an unknown kind of node has those of its parts."""
+        """Return the flags of one expression. An unknown kind of node has those of its parts."""
         if node is None:
             return NONE
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
@@ -166,6 +168,10 @@ class Flow:
     _setcomp = _listcomp
 
     def _call(self, node: ast.Call) -> Flags:
+        return self.follow_call(node)
+
+    def read_call(self, node: ast.Call) -> Flags:
+        """Return the flags of a call's result, from those of its arguments."""
         arguments = union(self.of(a) for a in (*node.args, *(k.value for k in node.keywords)))
         if isinstance(node.func, ast.Name) and node.func.id not in self.names:
             known = self._builtin(node.func.id, arguments)
@@ -211,7 +217,7 @@ class Flow:
         if name.startswith("is_"):
             return NONE
         if name in _WRAPPING and "tensor" not in arguments:
-            # A tensor made from a size is still a size, whatever is taken out of it again.
+            # A tensor made from a size is still a size, and so is the number that is taken out of it.
             return arguments
         if name == "numel" and "tensor" in arguments:
             return SIZE
@@ -229,7 +235,7 @@ class Flow:
         return None
 
     def items(self, node: ast.expr) -> Flags:
-        """The flags of the things an iterable hands out."""
+        """Return the flags of the items of an iterable."""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             if node.func.id == "range":
                 return self.of(node) & (SIZE | VALUE)
@@ -239,11 +245,11 @@ class Flow:
         return TENSOR if flags & (TENSOR | SEQUENCE) else flags
 
     def bounds(self, node: ast.expr) -> str:
-        """What decides how often a loop over this runs, in words; empty where no tensor does."""
+        """Describe what bounds a loop over this. Empty if no tensor does."""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             if node.func.id == "range":
-                found = [argument for argument in node.args if self.of(argument)]
-                return " and ".join(self.describe(argument) for argument in found)
+                dependent = [argument for argument in node.args if self.of(argument)]
+                return " and ".join(self.describe(argument) for argument in dependent)
             if node.func.id in ("enumerate", "zip", "reversed", "list", "tuple", "sorted"):
                 return " and ".join(filter(None, (self.bounds(argument) for argument in node.args)))
         flags = self.of(node)
@@ -254,7 +260,7 @@ class Flow:
         return self.describe(node) if "value" in flags else ""
 
     def describe(self, node: ast.expr) -> str:
-        """An expression with where its size or value was taken: `the size n = x.shape[1]`."""
+        """Return an expression with the origin of its size or value, such as `the size n = x.shape[1]`."""
         flags, text = self.of(node), ast.unparse(node)
         kind = "the value" if flags & (VALUE | TENSOR) else "the size"
         names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in self.origin]

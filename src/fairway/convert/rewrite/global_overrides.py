@@ -1,7 +1,7 @@
-"""Other objects for the globals and builtins that a model's functions load, while a `with` lasts.
+"""Replace the globals and builtins that a model's functions load while a block runs.
 
-A function's code is replaced by a copy in which the instructions that load such a name load another. Line numbers,
-defaults, closures and whoever holds the function stay as they are.
+A function's code is replaced by a copy in which the instructions that load such a name load another one. Line numbers,
+defaults, closures and references to the function stay as they are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from typing import Any
 import numpy
 import torch
 
-from fairway.convert.rewrite.install import MARK
+from fairway.convert.rewrite.install import FILE_MARK
+from fairway.torch_internals import forward_hooks, forward_pre_hooks
 
 _FOREIGN = tuple(
     f"{Path(path).resolve()}/"
@@ -29,49 +30,48 @@ _FOREIGN = tuple(
 )
 _INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("purelib", "platlib"))
 _STANDARD = sysconfig.get_paths()["stdlib"]
-_MOST_NAMES = 127
-"""A load by a byte of argument reaches so many names; the lowest bit says whether what is loaded is called."""
-
+_MAX_NAME_INDEX = 127
+"""The largest index of a name that fits into one byte of argument. The lowest bit says whether the value is called."""
 
 _NUMBERS = itertools.count()
-"""Names are used once, so that one `loading` may stand inside another."""
+"""Numbers for names that are used once, so that overrides can be nested."""
 
 
 @functools.cache
 def is_own_file(file: str) -> bool:
-    """True for code of the user and of libraries of models; not for torch, numpy, the standard library and Fairway."""
+    """Return whether code is the user's or a model library's, not torch's, numpy's, the standard library's or ours."""
     if file.startswith("<"):
-        return file.startswith(MARK)
+        return file.startswith(FILE_MARK)
     path = str(Path(file).resolve())
     if path.startswith(_INSTALLED):
         return not path.startswith(_FOREIGN)
     return not path.startswith((*_FOREIGN, _STANDARD))
 
 
-def own_functions(model: torch.nn.Module) -> list[types.FunctionType]:
-    """Every function that the model's modules have, and every one that those name."""
-    found: dict[int, types.FunctionType] = {}
-    seen: dict[int, Any] = {}
+def find_own_functions(model: torch.nn.Module) -> list[types.FunctionType]:
+    """Return every function of the model's modules, and every function that those refer to by name."""
+    functions: dict[int, types.FunctionType] = {}
+    seen: dict[int, object] = {}
     waiting: list[Any] = []
     for module in model.modules():
         if not isinstance(module, torch.jit.ScriptModule):
             waiting += [type(module), *vars(module).values()]
-            waiting += [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
+            waiting += forward_hooks(module) + forward_pre_hooks(module)
     while waiting:
         value = waiting.pop()
         if id(value) in seen:
             continue
         seen[id(value)] = value  # held, so that no other object gets its id
-        function = _function_of(value)
+        function = _find_function(value)
         if function is None:
-            waiting += _members(value)
+            waiting += _find_members(value)
         elif is_own_file(function.__code__.co_filename):
-            found[id(function)] = function
-            waiting += _named_by(function)
-    return list(found.values())
+            functions[id(function)] = function
+            waiting += _find_referenced(function)
+    return list(functions.values())
 
 
-def _function_of(value: Any) -> types.FunctionType | None:
+def _find_function(value: Any) -> types.FunctionType | None:
     value = (
         getattr(value, "__func__", value) if isinstance(value, types.MethodType | staticmethod | classmethod) else value
     )
@@ -81,8 +81,8 @@ def _function_of(value: Any) -> types.FunctionType | None:
     return value if isinstance(value, types.FunctionType) else None
 
 
-def _members(value: Any) -> list[Any]:
-    """What a class of the model's own code holds; of other objects, their class."""
+def _find_members(value: Any) -> list[Any]:
+    """Return the members of a class of the model's own code, and the class of any other object."""
     if not isinstance(value, type):
         return [] if type(value).__module__ in ("builtins", "torch") else [type(value)]
     own = [base for base in value.__mro__ if _is_own_class(base)]
@@ -95,13 +95,13 @@ def _is_own_class(kind: type) -> bool:
     return kind is not object and file is not None and is_own_file(file)
 
 
-def _named_by(function: types.FunctionType) -> Iterator[Any]:
-    """The objects that the function's code refers to by name, its closure and what it wraps."""
+def _find_referenced(function: types.FunctionType) -> Iterator[Any]:
+    """Yield the objects that the function's code refers to by name, its closure, and the function that it wraps."""
     for cell in function.__closure__ or ():
         if cell != types.CellType():  # not filled yet
             yield cell.cell_contents
     yield vars(function).get("__wrapped__")
-    names = {name for code in _codes(function.__code__) for name in code.co_names}
+    names = {name for code in _walk_code(function.__code__) for name in code.co_names}
     for name in names:
         value = function.__globals__.get(name)
         if isinstance(value, types.FunctionType | type):
@@ -110,23 +110,23 @@ def _named_by(function: types.FunctionType) -> Iterator[Any]:
             yield from (vars(value)[inner] for inner in names if isinstance(vars(value).get(inner), types.FunctionType))
 
 
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+def _walk_code(code: types.CodeType) -> Iterator[types.CodeType]:
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _codes(constant)
+            yield from _walk_code(constant)
 
 
 @contextmanager
-def loading(functions: list[types.FunctionType], table: Mapping[Any, Any]) -> Iterator[None]:
-    """Let these functions load the table's values for its keys. Of a builtin only calls are changed."""
+def override_globals(functions: list[types.FunctionType], table: Mapping[Any, Any]) -> Iterator[None]:
+    """Let these functions load the table's values in place of its keys. For a builtin only calls are changed."""
     aliases = {id(original): f"_fairway_{next(_NUMBERS)}" for original in table}
     changed: list[tuple[types.FunctionType, types.CodeType]] = []
     named = dict(zip(aliases.values(), table.values(), strict=True))
     vars(builtins).update(named)
     try:
         for function in functions:
-            code = with_loads(function.__code__, function.__globals__, aliases)
+            code = replace_loads(function.__code__, function.__globals__, aliases)
             if code is not None:
                 changed.append((function, function.__code__))
                 function.__code__ = code
@@ -138,8 +138,8 @@ def loading(functions: list[types.FunctionType], table: Mapping[Any, Any]) -> It
             vars(builtins).pop(alias)
 
 
-def with_loads(code: types.CodeType, scope: Mapping[str, Any], aliases: Mapping[int, str]) -> types.CodeType | None:
-    """The code with the loads of these objects, known by their ids, changed; None if it has none of them."""
+def replace_loads(code: types.CodeType, scope: Mapping[str, Any], aliases: Mapping[int, str]) -> types.CodeType | None:
+    """Return the code with other loads for these objects, given by their ids, or None if it loads none of them."""
     names, raw, before = list(code.co_names), bytearray(code.co_code), ""
     for step in dis.get_instructions(code):
         if step.opname == "LOAD_GLOBAL" and step.arg is not None and before != "EXTENDED_ARG":
@@ -149,10 +149,13 @@ def with_loads(code: types.CodeType, scope: Mapping[str, Any], aliases: Mapping[
             if alias is not None and (called or isinstance(value, types.ModuleType)):
                 if alias not in names:
                     names.append(alias)
-                if names.index(alias) <= _MOST_NAMES:
+                if names.index(alias) <= _MAX_NAME_INDEX:
                     raw[step.offset + 1] = names.index(alias) << 1 | called
         before = step.opname
-    inner = [with_loads(one, scope, aliases) if isinstance(one, types.CodeType) else None for one in code.co_consts]
+    inner = [
+        replace_loads(constant, scope, aliases) if isinstance(constant, types.CodeType) else None
+        for constant in code.co_consts
+    ]
     if bytes(raw) == code.co_code and not any(inner):
         return None
     constants = tuple(new or old for new, old in zip(inner, code.co_consts, strict=True))

@@ -1,4 +1,4 @@
-"""A rewritten function stands in for the original while a `with` lasts: same globals, same closure, readable source."""
+"""Put rewritten functions in the place of the originals, with the same globals and closure and readable source."""
 
 from __future__ import annotations
 
@@ -12,28 +12,30 @@ from typing import Any
 
 import torch
 
-from fairway.convert.rewrite.call_graph import plain, visible_names
+from fairway.convert.rewrite.call_graph import collect_visible_names, unwrap_function
 
-MARK = "<fairway: "
+FILE_MARK = "<fairway: "
 
 
 def compile_function(
     tree: ast.FunctionDef, original: types.FunctionType, extra: dict[str, Any], defaults: bool = True
 ) -> tuple[Any, str]:
-    """The function that the tree describes, and its text. `extra` are the names it sees besides the original's own."""
-    free = {name: value for name, value in visible_names(original).items() if name in original.__code__.co_freevars}
+    """Return the function that the tree describes, and its text. `extra` are names that it sees in addition."""
+    free = {
+        name: value for name, value in collect_visible_names(original).items() if name in original.__code__.co_freevars
+    }
     given = {**free, **extra}
     arguments = ast.arguments(
         posonlyargs=[], args=[ast.arg(name) for name in given], kwonlyargs=[], kw_defaults=[], defaults=[]
     )
     outer = ast.FunctionDef("_fairway", arguments, [tree, ast.Return(ast.Name(tree.name, ast.Load()))], [])
     text = ast.unparse(ast.fix_missing_locations(ast.Module([outer], [])))
-    file = f"{MARK}{original.__qualname__} of {original.__module__} #{len(linecache.cache)}>"
+    file = f"{FILE_MARK}{original.__qualname__} of {original.__module__} #{len(linecache.cache)}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     module_code = compile(text, file, "exec", dont_inherit=True)
     code = next(c for c in module_code.co_consts if isinstance(c, types.CodeType) and c.co_name == "_fairway")
     made = types.FunctionType(code, original.__globals__)(**given)
-    inner = plain(made)
+    inner = unwrap_function(made)
     if isinstance(inner, types.FunctionType):
         if defaults:
             inner.__defaults__, inner.__kwdefaults__ = original.__defaults__, original.__kwdefaults__
@@ -42,12 +44,12 @@ def compile_function(
 
 
 @contextlib.contextmanager
-def installed(replacements: dict[types.FunctionType, Any], model: torch.nn.Module) -> Iterator[None]:
-    """Puts each replacement wherever the original is found: on classes, on instances, in modules' globals."""
+def install_functions(replacements: dict[types.FunctionType, Any], model: torch.nn.Module) -> Iterator[None]:
+    """Put each replacement wherever the original is: on classes, on instances, and in modules' globals."""
     with contextlib.ExitStack() as undo:
-        for holder, name in list(_places(replacements, model)):
+        for holder, name in list(_find_places(replacements, model)):
             old = holder.__dict__[name]
-            new = replacements[plain(old)]
+            new = replacements[unwrap_function(old)]
             if isinstance(holder, torch.nn.Module) and hasattr(old, "__self__"):
                 new = types.MethodType(new, old.__self__)
             _put(holder, name, new)
@@ -62,13 +64,13 @@ def _put(holder: Any, name: str, value: Any) -> None:
         setattr(holder, name, value)
 
 
-def _places(replacements: dict[types.FunctionType, Any], model: torch.nn.Module) -> Iterator[tuple[Any, str]]:
+def _find_places(replacements: dict[types.FunctionType, Any], model: torch.nn.Module) -> Iterator[tuple[Any, str]]:
     modules = list(model.modules())
     classes = {base for module in modules for base in type(module).__mro__ if base is not object}
     for holder in (*modules, *classes, *list(sys.modules.values())):
         for name, value in list(getattr(holder, "__dict__", {}).items()):
-            # By type(), as isinstance() runs the properties of lazy and deprecated module attributes.
+            # By type(), since isinstance() runs the properties of lazy and deprecated module attributes.
             if type(value) in (types.FunctionType, types.MethodType, staticmethod, classmethod):
-                function = plain(value)
+                function = unwrap_function(value)
                 if isinstance(function, types.FunctionType) and function in replacements:
                     yield holder, name

@@ -1,8 +1,8 @@
-"""Which of the lines that were read really run, and what varies there: the model runs at several points of its domain.
+"""Run the model at several points of its domain, and find the suspicious lines that run and vary.
 
-A loop counts if it takes another number of steps at another point, a branch if it goes both ways, a choice or a list if
-its line runs at all. Code that does not run is never accused and never in the way of a rewrite. Neither is what runs
-only once, such as a print at the first call: the first run is not observed.
+A loop counts if its number of steps differs between points, a branch if it takes both sides, a choice or a list if its
+line runs at all. Code that does not run is never a suspect and never keeps a rewrite from being made. The same holds
+for code that runs only once, such as a print at the first call, since the first run is not observed.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import Any
 
 import torch
 
-from fairway.convert.rewrite.find import Lines, Site, every_site, line_of
-from fairway.model.source import is_users
+from fairway.convert.rewrite.find import Lines, Site, find_all_sites, get_site_line
+from fairway.model.source import is_user_code
 from fairway.model.study import Line, Study
 
 Span = tuple[int, int, int, int]
 """First line, first column, last line, last column."""
 
-LEAST_RUNS = 2
-"""Runs of which the steps can be compared."""
-VISITS = 2
-"""How often every point is visited."""
+MIN_RUNS = 2
+"""Runs that are needed to compare the numbers of steps."""
+VISITS_PER_POINT = 2
+"""Observed runs at each point."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class PassCounter:
 
     code: types.CodeType
     entered: frozenset[int]
-    """Where the site itself begins."""
+    """The offsets at which the site begins."""
     inside: int | None = None
-    """Where the body of a loop or of a branch begins."""
+    """The offset at which the body of a loop or of a branch begins."""
 
 
 @dataclass
 class Passes:
-    """How often one run passed a probe."""
+    """The number of times that one run passed a probe."""
 
     entered: int = 0
     inside: int = 0
@@ -52,13 +52,13 @@ class Passes:
 
 @dataclass
 class Observed:
-    """What several runs did at one site."""
+    """The behavior of one site in several runs."""
 
     steps: list[int] = field(default_factory=list)
-    """How often the body was begun, run by run."""
+    """The number of times that the body began, run by run."""
     ran: bool = False
     sides: set[bool] = field(default_factory=set)
-    """For a branch, which sides were taken."""
+    """For a branch, the sides that were taken."""
 
     def add(self, passes: Passes) -> None:
         self.steps.append(passes.inside)
@@ -69,7 +69,7 @@ class Observed:
             self.sides.add(False)
 
 
-def live_lines(
+def find_live_lines(
     model: torch.nn.Module,
     given: Mapping[str, Any] | None,
     runs: Iterable[Callable[[], Any]],
@@ -80,21 +80,21 @@ def live_lines(
     `runs` run the model at different points; the first of them is repeated, unobserved, before all others. Without a
     suspicious line nothing is run. Branches that the study found to depend on the inputs count if they ran.
     """
-    sites = every_site(model, given)
+    sites = find_all_sites(model, given)
     if not sites:
         return frozenset()
-    known = _lines_of(study)
+    known = _find_dependent_lines(study)
     points = list(runs)
-    with suppress(Exception):  # a point that PyTorch refuses is for the judge to meet
+    with suppress(Exception):  # the judge reports a point that PyTorch refuses
         points[0]()
     live = sites
-    # What a cache remembers by size, as einops does, runs at the first visit of a point and not at the second.
-    for _ in range(VISITS):
+    # Code behind a cache by size, as in einops, runs at the first visit of a point and not at the second.
+    for _ in range(VISITS_PER_POINT):
         seen = _observe(live, points) if live else {}
         if seen is None:
             return None
         live = tuple(site for site in live if site not in seen or _is_live(site, seen[site], known))
-    return frozenset(map(line_of, live))
+    return frozenset(map(get_site_line, live))
 
 
 def _observe(sites: Sequence[Site], runs: Sequence[Callable[[], Any]]) -> dict[Site, Observed] | None:
@@ -104,59 +104,59 @@ def _observe(sites: Sequence[Site], runs: Sequence[Callable[[], Any]]) -> dict[S
     count = 0
     for run in runs:
         with suppress(Exception):
-            for one, passes in zip(observed.values(), count_passes(run, list(probes.values())), strict=True):
-                one.add(passes)
+            for site, passes in zip(observed.values(), count_passes(run, list(probes.values())), strict=True):
+                site.add(passes)
             count += 1
-    return observed if count >= LEAST_RUNS else None
+    return observed if count >= MIN_RUNS else None
 
 
-def _lines_of(study: Study | None) -> frozenset[Line] | None:
+def _find_dependent_lines(study: Study | None) -> frozenset[Line] | None:
     """Return the lines of branches that depend on the inputs, as far as the study saw; None without a study."""
     if study is None:
         return None
-    unreached = {(one.where.file or "", one.where.line or 0) for one in study.unreached}
+    unreached = {(branch.where.file or "", branch.where.line or 0) for branch in study.unreached}
     return study.both_ways | unreached
 
 
 def _is_live(site: Site, observed: Observed, known: frozenset[Line] | None) -> bool:
     if not observed.ran:
         return False
-    if site.suspect.kind == "branch":  # those of libraries are found where two runs part
-        varies = known is None or len(observed.sides) > 1 or line_of(site) in known
-        return varies and is_users(site.source.file)
+    if site.suspect.kind == "branch":  # branches of libraries are found by comparing two runs
+        varies = known is None or len(observed.sides) > 1 or get_site_line(site) in known
+        return varies and is_user_code(site.source.file)
     return site.suspect.kind != "loop" or site.suspect.by_value or len(set(observed.steps)) > 1
 
 
 def count_passes(run: Callable[[], Any], probes: Sequence[PassCounter]) -> list[Passes]:
     """Run once, and count how often each probe is passed."""
     counts = [Passes() for _ in probes]
-    places: dict[types.CodeType, dict[int, list[tuple[Passes, bool]]]] = {}
+    offsets: dict[types.CodeType, dict[int, list[tuple[Passes, bool]]]] = {}
     for probe, passes in zip(probes, counts, strict=True):
-        here = places.setdefault(probe.code, {})
+        counted = offsets.setdefault(probe.code, {})
         for offset in probe.entered:
-            here.setdefault(offset, []).append((passes, False))
+            counted.setdefault(offset, []).append((passes, False))
         if probe.inside is not None:
-            here.setdefault(probe.inside, []).append((passes, True))
+            counted.setdefault(probe.inside, []).append((passes, True))
 
-    def enter(frame: types.FrameType, event: str, _: Any) -> Any:
-        here = places.get(frame.f_code)
-        if here is None:
+    def trace_call(frame: types.FrameType, event: str, _: object) -> Any:
+        counted = offsets.get(frame.f_code)
+        if counted is None:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
 
-        def at(frame: types.FrameType, event: str, _: Any) -> Any:
+        def trace_instruction(frame: types.FrameType, event: str, _: object) -> Any:
             if event == "opcode":
-                for passes, inside in here.get(frame.f_lasti, ()):
-                    if inside:
+                for passes, is_inside in counted.get(frame.f_lasti, ()):
+                    if is_inside:
                         passes.inside += 1
                     else:
                         passes.entered += 1
-            return at
+            return trace_instruction
 
-        return at
+        return trace_instruction
 
     before = sys.gettrace()
-    sys.settrace(enter)
+    sys.settrace(trace_call)
     try:
         run()
     finally:
@@ -165,61 +165,70 @@ def count_passes(run: Callable[[], Any], probes: Sequence[PassCounter]) -> list[
 
 
 def make_probe(site: Site) -> PassCounter | None:
-    """Return where a site and its body begin in the bytecode; None if that cannot be told."""
-    shift = _indentation(site)
-    outer, inner = _parts(site.node)
-    for code in _codes(site.source.function.__code__):
-        begin = _first_within(code, _span(inner, shift)) if inner is not None else None
+    """Return the offsets at which a site and its body begin in the bytecode; None if they cannot be found."""
+    shift = _measure_indentation(site)
+    outer, inner = _split_site(site.node)
+    for code in _walk_code(site.source.function.__code__):
+        begin = _find_instruction(code, _get_span(inner, shift)) if inner is not None else None
         if inner is not None and begin is None:
             continue
-        entered = _first_within(code, _span(outer, shift))
+        entered = _find_instruction(code, _get_span(outer, shift))
         if inner is None and entered is None:
             continue
         return PassCounter(code, frozenset({entered if entered is not None else 0}), begin)
     return None
 
 
-def _parts(node: ast.AST) -> tuple[ast.AST, ast.AST | None]:
-    """Return the expression at which a site begins, and what it repeats or decides."""
+def _split_site(node: ast.AST) -> tuple[ast.AST, ast.AST | None]:
+    """Return the expression at which a site begins, and the first statement that it repeats or decides."""
     match node:
-        case ast.For(iter=asked, body=body):
-            return asked, body[0]
-        case ast.While(test=asked, body=body) | ast.If(test=asked, body=body):
-            return asked, body[0]
-        case ast.IfExp(test=asked, body=chosen):
-            return asked, chosen
+        case ast.For(iter=head, body=body):
+            return head, body[0]
+        case ast.While(test=head, body=body) | ast.If(test=head, body=body):
+            return head, body[0]
+        case ast.IfExp(test=head, body=chosen):
+            return head, chosen
         case ast.ListComp(elt=item) | ast.SetComp(elt=item) | ast.GeneratorExp(elt=item):
             return node, item
     return node, None
 
 
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """Yield the code of what is defined inside a function, innermost first, and its own."""
-    for one in code.co_consts:
-        if isinstance(one, types.CodeType):
-            yield from _codes(one)
+def _walk_code(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Yield the code of functions defined inside a function, innermost first, and its own."""
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _walk_code(constant)
     yield code
 
 
-def _first_within(code: types.CodeType, span: Span) -> int | None:
+def _find_instruction(code: types.CodeType, span: Span) -> int | None:
     """Return the first instruction of an expression or statement."""
     first, start, last, end = span
-    for one in dis.get_instructions(code):
-        place = one.positions
-        if one.opname in _IDLE or place is None or place.lineno is None or place.end_lineno is None:
+    for step in dis.get_instructions(code):
+        place = step.positions
+        if step.opname in _IDLE_INSTRUCTIONS or place is None or place.lineno is None or place.end_lineno is None:
             continue
         if (first, start) <= (place.lineno, place.col_offset or 0) and (
             (place.end_lineno, place.end_col_offset or 0) <= (last, end)
         ):
-            return one.offset
+            return step.offset
     return None
 
 
-_IDLE = ("RESUME", "COPY_FREE_VARS", "MAKE_CELL", "CACHE", "EXTENDED_ARG", "RETURN_GENERATOR", "POP_TOP", "NOP")
+_IDLE_INSTRUCTIONS = (
+    "RESUME",
+    "COPY_FREE_VARS",
+    "MAKE_CELL",
+    "CACHE",
+    "EXTENDED_ARG",
+    "RETURN_GENERATOR",
+    "POP_TOP",
+    "NOP",
+)
 """Instructions that compute nothing, or at which Python's tracing does not stop."""
 
 
-def _span(node: ast.AST, shift: int) -> Span:
+def _get_span(node: ast.AST, shift: int) -> Span:
     place: Any = node
     return (
         place.lineno,
@@ -229,7 +238,7 @@ def _span(node: ast.AST, shift: int) -> Span:
     )
 
 
-def _indentation(site: Site) -> int:
-    """Return by how many columns the function's text was moved to the left before it was parsed."""
+def _measure_indentation(site: Site) -> int:
+    """Return the number of columns by which the function's text was moved to the left before it was parsed."""
     line = site.source.text(site.source.function.__code__.co_firstlineno)
     return len(line) - len(line.lstrip())

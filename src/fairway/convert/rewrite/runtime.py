@@ -1,16 +1,14 @@
-"""What rewritten functions call, under the one name they see it by."""
+"""The functions that rewritten code calls, in the module that it sees as `_fw`."""
 
-from fairway.convert.rewrite.lists import count
-from fairway.convert.rewrite.repeat import (
+from fairway.convert.rewrite.filled_lists import push
+from fairway.convert.rewrite.iterables import (
     Rows,
     cat,
-    collect,
     enumerate_,
     extend,
     forever,
+    join,
     len_,
-    loop,
-    nested,
     over,
     reversed_,
     rows,
@@ -20,6 +18,8 @@ from fairway.convert.rewrite.repeat import (
     unbind,
     zip_,
 )
+from fairway.convert.rewrite.lists import count
+from fairway.convert.rewrite.repeat import collect, loop, nested
 from fairway.convert.rewrite.scalars import (
     UNBOUND,
     Unrewritable,
@@ -39,16 +39,16 @@ from fairway.convert.rewrite.scalars import (
     min_,
     negate,
     number,
+    plain_int,
     tensor,
     text,
     tolist,
-    whole,
 )
-from fairway.convert.rewrite.subscripts import Chosen, FixedLengthSlice, TensorSlice, get, put
+from fairway.convert.rewrite.subscripts import ChosenModules, FixedLengthSlice, TensorSlice, get, put
 
 __all__ = [
     "UNBOUND",
-    "Chosen",
+    "ChosenModules",
     "FixedLengthSlice",
     "Rows",
     "TensorSlice",
@@ -72,6 +72,7 @@ __all__ = [
     "inside",
     "int_",
     "item",
+    "join",
     "len_",
     "loop",
     "max_",
@@ -80,6 +81,8 @@ __all__ = [
     "nested",
     "number",
     "over",
+    "plain_int",
+    "push",
     "put",
     "reversed_",
     "rows",
@@ -90,6 +93,5 @@ __all__ = [
     "text",
     "tolist",
     "unbind",
-    "whole",
     "zip_",
 ]

@@ -1,8 +1,7 @@
-"""In rewritten code a number taken out of a tensor is still a tensor: these are Python's own verbs, for both.
+"""Python's functions of numbers for rewritten code, in which a number taken out of a tensor is still a tensor.
 
-Each function does what its builtin does when it is handed plain numbers, and the tensor counterpart otherwise. So one
-text serves eager Python, `torch.export` (where sizes are symbols) and the body of an ONNX Loop (where the index is a
-tensor).
+Each function does what its builtin does for plain numbers, and the same with tensors for tensors. So one text works in
+eager Python, in `torch.export` (where sizes are symbols) and in the body of an ONNX Loop (where the index is a tensor).
 """
 
 from __future__ import annotations
@@ -11,26 +10,29 @@ import builtins
 import math
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+RuntimeValue: TypeAlias = Any
+"""A value of rewritten code: a number, a symbolic size, a tensor, or any other object of the model's code."""
+
 
 class Unrewritable(RuntimeError):
-    """Raised by rewritten code where the rewrite does not hold; the proof then drops the candidate."""
+    """Raised by rewritten code for which the rewrite is wrong. The proof then drops the candidate."""
 
 
 class _Unbound:
-    """Stands for a name that Python has not bound yet."""
+    """The value of a name that Python has not bound yet."""
 
 
 UNBOUND = _Unbound()
 _Symbol = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-def tensor(value: Any, *args: Any, **kwargs: Any) -> Any:
-    """A tensor that remembers the size it was made from, so that `.item()` gives the size back."""
+def tensor(value: RuntimeValue, *args: Any, **kwargs: Any) -> RuntimeValue:
+    """Return a tensor that keeps the size it was made from, so that `.item()` returns the size."""
     if isinstance(value, torch.Tensor):
         return value.clone()
     made = torch.tensor(value, *args, **kwargs)
@@ -39,39 +41,39 @@ def tensor(value: Any, *args: Any, **kwargs: Any) -> Any:
     return made
 
 
-def item(value: Any) -> Any:
-    """`.item()` inside a loop or a choice: the number stays a tensor."""
+def item(value: RuntimeValue) -> RuntimeValue:
+    """Return `.item()` inside a loop or a choice, where the number stays a tensor."""
     size = getattr(value, "fairway_size", None)
     if size is not None:
         return size
     return value.reshape(()) if isinstance(value, torch.Tensor) else value
 
 
-def tolist(value: Any) -> Any:
+def tolist(value: RuntimeValue) -> RuntimeValue:
     return value if isinstance(value, torch.Tensor) else value.tolist()
 
 
-def number(value: Any) -> Any:
-    """`.item()` outside a loop: a number again, or the symbol of one."""
+def number(value: RuntimeValue) -> RuntimeValue:
+    """Return `.item()` outside a loop: a number, or the symbol of one."""
     size = getattr(value, "fairway_size", None)
     return size if size is not None else value.item()
 
 
-def inside(value: Any) -> Any:
-    """A number for use inside a loop; one taken out of a tensor as a tensor, as Dynamo refuses its symbol there."""
+def inside(value: RuntimeValue) -> RuntimeValue:
+    """Return a number for use inside a loop. If it came out of a tensor, it is a tensor: Dynamo refuses its symbol."""
     unbacked = isinstance(value, torch.SymInt) and bool(free_unbacked_symbols(value))
     return as_tensor(value) if unbacked else value
 
 
-def int_(value: Any) -> Any:
+def int_(value: RuntimeValue) -> RuntimeValue:
     value = item(value)
     if isinstance(value, torch.Tensor):
         return value.trunc().to(torch.int64) if value.is_floating_point() else value.to(torch.int64)
     return value if isinstance(value, torch.SymInt) else int(value)
 
 
-def whole(value: Any) -> Any:
-    """`int()` outside a loop: keeps symbols, which `int` would pin to the example's size."""
+def plain_int(value: RuntimeValue) -> RuntimeValue:
+    """Return `int()` outside a loop. Symbols are kept, which `int` would fix at the example's size."""
     if isinstance(value, torch.Tensor):
         value = number(value)
     if isinstance(value, torch.SymInt):
@@ -79,42 +81,42 @@ def whole(value: Any) -> Any:
     return math.trunc(value) if isinstance(value, torch.SymFloat) else int(value)
 
 
-def float_(value: Any) -> Any:
+def float_(value: RuntimeValue) -> RuntimeValue:
     value = item(value)
     if isinstance(value, torch.Tensor):
         return value.to(torch.float64)
     return value if isinstance(value, torch.SymFloat) else float(value)
 
 
-def text(value: Any) -> Any:
-    """`str(index)` as the key of a ModuleDict: the index itself is enough to find the module."""
+def text(value: RuntimeValue) -> RuntimeValue:
+    """Return `str(index)` as the key of a ModuleDict. A tensor is returned as it is, since the index is enough."""
     return value if isinstance(value, torch.Tensor) else str(value)
 
 
-def astype(value: Any, kind: Any) -> Any:
+def astype(value: RuntimeValue, kind: RuntimeValue) -> RuntimeValue:
     if isinstance(value, (torch.Tensor, *_Symbol)) and kind in (int, "int", "int64"):
         return int_(value)
     return value.astype(kind) if hasattr(value, "astype") else kind(value)
 
 
-def ceil(value: Any) -> Any:
+def ceil(value: RuntimeValue) -> RuntimeValue:
     return torch.ceil(value).to(torch.int64) if isinstance(value, torch.Tensor) else math.ceil(value)
 
 
-def floor(value: Any) -> Any:
+def floor(value: RuntimeValue) -> RuntimeValue:
     return torch.floor(value).to(torch.int64) if isinstance(value, torch.Tensor) else math.floor(value)
 
 
-def abs_(value: Any) -> Any:
+def abs_(value: RuntimeValue) -> RuntimeValue:
     return value.abs() if isinstance(value, torch.Tensor) else builtins.abs(value)
 
 
-def _extreme(
-    values: tuple[Any, ...],
+def _pick_extreme(
+    values: tuple[RuntimeValue, ...],
     on_tensors: Callable[..., Any],
     on_symbols: Callable[..., Any],
     on_numbers: Callable[..., Any],
-) -> Any:
+) -> RuntimeValue:
     if len(values) == 1:
         return on_numbers(values[0])
     best = values[0]
@@ -128,20 +130,20 @@ def _extreme(
     return best
 
 
-def min_(*values: Any, **options: Any) -> Any:
+def min_(*values: Any, **options: Any) -> RuntimeValue:
     if options:
         return builtins.min(*values, **options)
-    return _extreme(values, torch.minimum, torch.sym_min, builtins.min)
+    return _pick_extreme(values, torch.minimum, torch.sym_min, builtins.min)
 
 
-def max_(*values: Any, **options: Any) -> Any:
+def max_(*values: Any, **options: Any) -> RuntimeValue:
     if options:
         return builtins.max(*values, **options)
-    return _extreme(values, torch.maximum, torch.sym_max, builtins.max)
+    return _pick_extreme(values, torch.maximum, torch.sym_max, builtins.max)
 
 
-def as_tensor(value: Any, like: Any = None) -> Any:
-    """A number, a symbol or a bool as a tensor without dimensions. Floats are kept in full."""
+def as_tensor(value: RuntimeValue, like: RuntimeValue = None) -> RuntimeValue:
+    """Return a number, a symbol or a bool as a tensor without dims. Floats become float64."""
     if isinstance(value, torch.Tensor):
         return value
     if isinstance(value, (bool, torch.SymBool)):
@@ -156,38 +158,47 @@ def as_tensor(value: Any, like: Any = None) -> Any:
     return torch.scalar_tensor(value, dtype=kind, device=device)
 
 
-def _truth(value: torch.Tensor) -> torch.Tensor:
+def _to_bool(value: torch.Tensor) -> torch.Tensor:
     return value.to(torch.bool)
 
 
-def both(left: Any, right: Callable[[], Any]) -> Any:
-    """`left and right`."""
+def both(left: RuntimeValue, right: Callable[[], Any]) -> RuntimeValue:
+    """Return `left and right`."""
     if not isinstance(left, torch.Tensor):
         return left and right()
     other = right()
-    return torch.logical_and(_truth(left), _truth(as_tensor(other)))
+    return torch.logical_and(_to_bool(left), _to_bool(as_tensor(other)))
 
 
-def any_of(left: Any, right: Callable[[], Any]) -> Any:
-    """`left or right`."""
+def any_of(left: RuntimeValue, right: Callable[[], Any]) -> RuntimeValue:
+    """Return `left or right`."""
     if not isinstance(left, torch.Tensor):
         return left or right()
     other = right()
-    return torch.logical_or(_truth(left), _truth(as_tensor(other)))
+    return torch.logical_or(_to_bool(left), _to_bool(as_tensor(other)))
 
 
-def negate(value: Any) -> Any:
+def negate(value: RuntimeValue) -> RuntimeValue:
     return torch.logical_not(value) if isinstance(value, torch.Tensor) else not value
 
 
-def select(test: torch.Tensor, yes: Any, no: Any) -> Any:
-    """`yes if test else no` for values already computed: tensors, numbers, tuples of them."""
-    if yes is no or no is UNBOUND:
+class Selectable:
+    """A value of rewritten code that knows how to choose between itself and another of its kind."""
+
+    def select(self, test: torch.Tensor, other: RuntimeValue) -> RuntimeValue:
+        raise NotImplementedError
+
+
+def select(test: torch.Tensor, yes: RuntimeValue, no: RuntimeValue) -> RuntimeValue:
+    """Return `yes if test else no` for values already computed: tensors, numbers, tuples of them."""
+    if isinstance(yes, (tuple, list)) and isinstance(no, (tuple, list)) and len(yes) == len(no):
+        return type(yes)([select(test, a, b) for a, b in zip(yes, no, strict=True)])
+    if no is UNBOUND or yes is no:
         return yes
     if yes is UNBOUND:
         return no
-    if isinstance(yes, (tuple, list)) and isinstance(no, (tuple, list)) and len(yes) == len(no):
-        return type(yes)([select(test, a, b) for a, b in zip(yes, no, strict=True)])
+    if isinstance(yes, Selectable) and isinstance(no, Selectable):
+        return yes.select(_to_bool(test), no)
     if not isinstance(yes, (torch.Tensor, int, float, *_Symbol)) or not isinstance(
         no, (torch.Tensor, int, float, *_Symbol)
     ):
@@ -196,26 +207,29 @@ def select(test: torch.Tensor, yes: Any, no: Any) -> Any:
     if yes.shape != no.shape and yes.dim() > 0 and no.dim() > 0:
         raise Unrewritable("the two sides of a branch give tensors of different shapes")
     if yes.dtype == no.dtype == torch.bool:  # ONNX Runtime has no Where for bools
-        test = _truth(test)
+        test = _to_bool(test)
         return torch.logical_or(torch.logical_and(test, yes), torch.logical_and(torch.logical_not(test), no))
-    return torch.where(_truth(test), yes, no)
+    return torch.where(_to_bool(test), yes, no)
 
 
-def choose(test: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
-    """`yes() if test else no()`; both sides are computed where the test is a tensor."""
+def choose(test: RuntimeValue, yes: Callable[[], Any], no: Callable[[], Any]) -> RuntimeValue:
+    """Return `yes() if test else no()`. Both sides are computed if the test is a tensor."""
     if isinstance(test, torch.Tensor):
-        return select(test, yes(), no())
+        return select(test.reshape(()), yes(), no())
     return yes() if test else no()
 
 
-def branch(test: Any, yes: Callable[..., Any], no: Callable[..., Any], names: tuple[Any, ...]) -> Any:
-    """An `if` statement: each side takes the names it may change and hands them back."""
+def branch(
+    test: RuntimeValue, yes: Callable[..., Any], no: Callable[..., Any], names: tuple[RuntimeValue, ...]
+) -> RuntimeValue:
+    """Run an `if` statement. Each side takes the values that it may change, and returns them."""
     if isinstance(test, torch.Tensor):
+        test = test.reshape(())  # Python, too, asks for a tensor of one element
         return tuple(select(test, a, b) for a, b in zip(yes(*names), no(*names), strict=True))
     return yes(*names) if test else no(*names)
 
 
-ADD: dict[str, Callable[[Any, Any], Any]] = {
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
@@ -228,4 +242,4 @@ ADD: dict[str, Callable[[Any, Any], Any]] = {
     "@": operator.matmul,
     "%": operator.mod,
 }
-"""What `out[i] += v` and its kin do."""
+"""The functions of `out[i] += v` and the other augmented assignments, by sign."""

@@ -1,7 +1,7 @@
-"""A piece of a function, compiled by TorchScript when it is first run, with types read off the values it is given.
+"""A block of a function that TorchScript compiles when it first runs, with the types of the values it gets.
 
-Numbers travel as tensors and become numbers again inside, so that a tracer records where they came from. A piece that
-calls modules is frozen: a trace can hold a compiled function, but not a compiled module that is no part of the model.
+Numbers are passed as tensors and become numbers again inside, so that a tracer records their origin. A block that calls
+modules is frozen: a trace can contain a compiled function, but not a compiled module outside the model.
 """
 
 from __future__ import annotations
@@ -15,53 +15,57 @@ from typing import Any
 
 import torch
 
-from fairway.convert.rewrite.bindings import bound_names
+from fairway.convert.rewrite.bindings import find_bound_names
 from fairway.convert.rewrite.call_graph import FunctionNode
 from fairway.convert.rewrite.install import compile_function
 from fairway.convert.rewrite.scalars import Unrewritable
-from fairway.convert.rewrite.scriptable import Scriptable
+from fairway.convert.rewrite.scriptable import ScriptWriter
+from fairway.torch_internals import create_function_from_graph, eliminate_dead_code, get_tracing_state, inline_calls
 
 
 @dataclass(frozen=True)
-class _Made:
+class _CompiledBlock:
     function: Any
-    writer: Scriptable
+    writer: ScriptWriter
     as_tensors: tuple[bool, ...]
 
 
 @dataclass
 class ScriptBlock:
-    """Statements to compile, with the names they take and give. Compiled once for each module and kind of values."""
+    """Statements to compile, with their parameters and results. Compiled once for each module and kind of values."""
 
     cut: tuple[ast.stmt, ...]
     takes: tuple[str, ...]
     gives: tuple[str, ...]
     helpers: dict[str, FunctionNode]
     original: types.FunctionType
-    made: dict[Any, _Made] = field(default_factory=dict, init=False)
+    made: dict[Any, _CompiledBlock] = field(default_factory=dict, init=False)
 
     def __call__(self, module: Any, *values: Any) -> Any:
         weights = [] if module is None else [(p.data_ptr(), p.dtype) for p in module.parameters()]
-        key = (id(module), tuple(weights), tuple(_kind(value) for value in values))
+        key = (id(module), tuple(weights), tuple(_type_name(value) for value in values))
         if key not in self.made:
-            if torch._C._get_tracing_state() is not None:
-                # While tracing, sizes are tensors: the kinds are those of the eager run before, whichever it was.
+            if get_tracing_state() is not None:
+                # Sizes are tensors in a trace, so the kinds are those of the eager run before.
                 key = next((k for k in self.made if k[:2] == key[:2]), key)
             if key not in self.made:
-                return self._first(key, module, values)
+                return self._compile_and_run(key, module, values)
         return self._run(key, module, values)
 
-    def _first(self, key: Any, module: Any, values: tuple[Any, ...]) -> Any:
-        """Compiles and runs, in the ways that Python leaves open, until one works.
+    def _compile_and_run(self, key: Any, module: Any, values: tuple[Any, ...]) -> Any:
+        """Compile and run with each reading that Python allows, until one works.
 
-        `acc = 0` before the loop may mean a number or the first of many tensors; a written value may have dims to drop.
+        `acc = 0` before the loop may be a number or the first of many tensors. A value that is written may have dims to
+        drop.
         """
-        rebound = set(bound_names(self.cut)) & {n for n, v in zip(self.takes, values, strict=True) if _is_number(v)}
+        rebound = set(find_bound_names(self.cut)) & {
+            n for n, v in zip(self.takes, values, strict=True) if _is_number(v)
+        }
         ways = [(set[str](), False), (rebound, False), (set[str](), True), (rebound, True)]
         first: RuntimeError | None = None
         for as_tensors, reshape_writes in ways if rebound else ways[::2]:
             try:
-                self.made[key] = self._compiled(module, values, as_tensors, reshape_writes)
+                self.made[key] = self._compile(module, values, as_tensors, reshape_writes)
                 return self._run(key, module, values)
             except RuntimeError as error:
                 first = first or error
@@ -70,14 +74,14 @@ class ScriptBlock:
 
     def _run(self, key: Any, module: Any, values: tuple[Any, ...]) -> Any:
         made = self.made[key]
-        held = [_reach(module, chain) for chain in made.writer.tensors.values()]
-        return made.function(*[_travelling(v, t) for v, t in zip(values, made.as_tensors, strict=True)], *held)
+        held = [_get_attribute(module, chain) for chain in made.writer.tensors.values()]
+        return made.function(*[_to_argument(v, t) for v, t in zip(values, made.as_tensors, strict=True)], *held)
 
-    def written(
+    def write(
         self, module: Any, reshape_writes: bool = False, is_tensor: dict[str, bool] | None = None
-    ) -> tuple[list[ast.stmt], Scriptable]:
-        """The statements as TorchScript will see them."""
-        writer = Scriptable(self.original, module, self.helpers)
+    ) -> tuple[list[ast.stmt], ScriptWriter]:
+        """Return the statements as TorchScript will see them, and the writer, which knows what they use."""
+        writer = ScriptWriter(self.original, module, self.helpers)
         writer.reshape_writes, writer.is_tensor = reshape_writes, is_tensor or {}
         body: list[ast.stmt] = []
         for statement in self.cut:
@@ -85,13 +89,15 @@ class ScriptBlock:
             body += new if isinstance(new, list) else [new]
         return body, writer
 
-    def _compiled(self, module: Any, values: tuple[Any, ...], as_tensors: set[str], reshape_writes: bool) -> _Made:
+    def _compile(
+        self, module: Any, values: tuple[Any, ...], as_tensors: set[str], reshape_writes: bool
+    ) -> _CompiledBlock:
         kinds = {name: isinstance(value, torch.Tensor) for name, value in zip(self.takes, values, strict=True)}
-        body, writer = self.written(module, reshape_writes, kinds)
+        body, writer = self.write(module, reshape_writes, kinds)
         head: list[ast.stmt] = []
         arguments = [ast.arg("self")] if writer.modules else []
         for name, value in zip(self.takes, values, strict=True):
-            kind, line = ("torch.Tensor", None) if name in as_tensors else _typed(name, value)
+            kind, line = ("torch.Tensor", None) if name in as_tensors else _annotate(name, value)
             arguments.append(ast.arg(name if line is None else f"{name}_given", ast.parse(kind, mode="eval").body))
             head += [] if line is None else ast.parse(line).body
         arguments += [ast.arg(name, ast.parse("torch.Tensor", mode="eval").body) for name in writer.tensors]
@@ -100,23 +106,23 @@ class ScriptBlock:
         signature = ast.arguments(posonlyargs=[], args=arguments, kwonlyargs=[], kw_defaults=[], defaults=[])
         tree = ast.FunctionDef("forward", signature, [*head, *body, ast.Return(result)], [])
         function, _ = compile_function(tree, self.original, {"torch": torch, "math": math}, defaults=False)
-        made = _frozen(function, writer.modules) if writer.modules else torch.jit.script(function)
-        return _Made(made, writer, tuple(name in as_tensors for name in self.takes))
+        made = _freeze(function, writer.modules) if writer.modules else torch.jit.script(function)
+        return _CompiledBlock(made, writer, tuple(name in as_tensors for name in self.takes))
 
 
-def _frozen(forward: Any, modules: dict[str, torch.nn.Module]) -> Any:
-    """A compiled function with the modules' weights as constants in it."""
+def _freeze(forward: Any, modules: dict[str, torch.nn.Module]) -> Any:
+    """Return a compiled function with the modules' weights as constants in it."""
     holder = type("Loop", (torch.nn.Module,), {"forward": forward})()
     for name, module in modules.items():
         holder.add_module(name, copy.deepcopy(module).eval().requires_grad_(False))
     graph = torch.jit.freeze(torch.jit.script(holder.eval())).graph.copy()
-    torch._C._jit_pass_inline(graph)
-    torch._C._jit_pass_dce(graph)
+    inline_calls(graph)
+    eliminate_dead_code(graph)
     graph.eraseInput(0)
-    return torch._C._create_function_from_graph("loop", graph)
+    return create_function_from_graph("loop", graph)
 
 
-def _reach(module: Any, chain: tuple[str, ...]) -> Any:
+def _get_attribute(module: Any, chain: tuple[str, ...]) -> Any:
     for name in chain[1:]:
         module = getattr(module, name)
     return module
@@ -126,12 +132,12 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (bool, int, float))
 
 
-def _kind(value: Any) -> str:
+def _type_name(value: Any) -> str:
     return type(value).__name__
 
 
-def _typed(name: str, value: Any) -> tuple[str, str | None]:
-    """The type of an argument, and the line that makes it what it was before it travelled."""
+def _annotate(name: str, value: Any) -> tuple[str, str | None]:
+    """Return an argument's type, and the line that turns the tensor back into the value that was passed."""
     if isinstance(value, torch.Tensor):
         return "torch.Tensor", None
     if value is None:
@@ -143,10 +149,10 @@ def _typed(name: str, value: Any) -> tuple[str, str | None]:
     raise Unrewritable(f"{name} is a {type(value).__name__}, which TorchScript cannot take here")
 
 
-def _travelling(value: Any, as_tensor: bool) -> Any:
+def _to_argument(value: Any, as_tensor: bool) -> Any:
     if _is_number(value):
-        # The start of a sum of tensors takes their dtype: a Loop of ONNX keeps the dtype it starts with.
+        # The start of a sum of tensors gets their dtype, since ONNX's Loop keeps the dtype it starts with.
         return torch.as_tensor(value, dtype=torch.get_default_dtype()) if as_tensor else torch.as_tensor(value)
-    if value is None:  # TorchScript leaves out what is asked of a name that is None, and takes nothing but tensors
+    if value is None:  # TorchScript takes nothing but tensors, and drops code that depends on a name that is None
         return torch.zeros(())
     return list(value) if isinstance(value, tuple) else value

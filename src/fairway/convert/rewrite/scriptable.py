@@ -1,4 +1,4 @@
-"""Statements written so that TorchScript can read them: without a live module's attributes, numpy, small helpers."""
+"""Write statements so that TorchScript can read them: without attributes of a live module, numpy, or small helpers."""
 
 from __future__ import annotations
 
@@ -14,40 +14,41 @@ import torch
 from fairway.convert.rewrite.call_graph import (
     MISSING,
     FunctionNode,
-    attribute_chain,
+    collect_visible_names,
+    find_method,
     is_model_code,
     look_up,
-    method_of,
-    plain,
     read_source,
-    visible_names,
+    split_attributes,
+    unwrap_function,
 )
 from fairway.convert.rewrite.flow import is_module_choice
 from fairway.convert.rewrite.functional import Refused
-from fairway.convert.rewrite.inline import as_expression
+from fairway.convert.rewrite.inline import inline_call
+from fairway.torch_internals import module_children
 
 
-def _is_one(value: Any, *candidates: Any) -> bool:
+def _is_any_of(value: Any, *candidates: Any) -> bool:
     return any(value is candidate for candidate in candidates)
 
 
-def _backwards(node: ast.expr) -> bool:
+def _is_reversed(node: ast.expr) -> bool:
     return isinstance(node, ast.Subscript) and ast.unparse(node.slice) == "::-1"
 
 
-class Scriptable(ast.NodeTransformer):
-    """Writes statements so that TorchScript can read them."""
+class ScriptWriter(ast.NodeTransformer):
+    """Rewrites statements for TorchScript, and collects the modules and tensors that they use."""
 
     def __init__(self, function: types.FunctionType, module: torch.nn.Module, helpers: dict[str, FunctionNode]) -> None:
         self.module, self.helpers = module, helpers
-        self.scope = {**visible_names(function), "self": module}
+        self.scope = {**collect_visible_names(function), "self": module}
         self.modules: dict[str, torch.nn.Module] = {}
         self.tensors: dict[str, tuple[str, ...]] = {}
         self.reshape_writes = False
         self.is_tensor: dict[str, bool] = {}
 
     def visit_If(self, node: ast.If) -> Any:
-        """`if torch.is_tensor(n)` is decided here: inside the piece, what was a number is one again."""
+        """Decide `if torch.is_tensor(n)` here, since numbers are numbers again inside the block."""
         known = self._known(node.test)
         if known is None:
             return self.generic_visit(node)
@@ -59,10 +60,10 @@ class Scriptable(ast.NodeTransformer):
             return None if inner is None else not inner
         if not isinstance(test, ast.Call) or not test.args or not isinstance(test.args[0], ast.Name):
             return None
-        asked = ast.unparse(test.func) == "torch.is_tensor" or (
+        asks_for_tensor = ast.unparse(test.func) == "torch.is_tensor" or (
             ast.unparse(test.func) == "isinstance" and ast.unparse(test.args[1]) in ("torch.Tensor", "Tensor")
         )
-        return self.is_tensor.get(test.args[0].id) if asked else None
+        return self.is_tensor.get(test.args[0].id) if asks_for_tensor else None
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         self.generic_visit(node)
@@ -73,11 +74,11 @@ class Scriptable(ast.NodeTransformer):
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        inlined = self._inlined(node)
+        inlined = self._inline(node)
         if inlined is not None:
             new: ast.AST = self.visit(inlined)
             return new
-        chosen = self._choice(node)
+        chosen = self._rewrite_choice(node)
         if chosen is not None:
             return chosen
         self.generic_visit(node)
@@ -86,10 +87,10 @@ class Scriptable(ast.NodeTransformer):
                 return ast.Call(ast.Name("int", ast.Load()), [node.func.value], [])
             if node.func.attr == "astype":
                 return ast.Call(ast.Name("int", ast.Load()), [node.func.value], [])
-        return self._python_only(node) or self._rounded(node)
+        return self._replace_python_only(node) or self._replace_rounding(node)
 
-    def _python_only(self, node: ast.Call) -> ast.expr | None:
-        """What TorchScript lacks, in words it has: `reversed(range(n))`, `sum` over tensors, `norm` of order 2."""
+    def _replace_python_only(self, node: ast.Call) -> ast.expr | None:
+        """Replace `reversed(range(n))`, `sum` over tensors, and `norm` of order 2, which TorchScript lacks."""
         if isinstance(node.func, ast.Attribute) and node.func.attr == "norm":
             given = {keyword.arg for keyword in node.keywords}
             if not node.args and "dim" in given and "p" not in given:
@@ -103,7 +104,7 @@ class Scriptable(ast.NodeTransformer):
             isinstance(node.func, ast.Attribute)
             and node.func.attr == "stack"
             and node.args
-            and _backwards(node.args[0])
+            and _is_reversed(node.args[0])
         ):
             assert isinstance(node.args[0], ast.Subscript)
             dims = [*node.args[1:], *[keyword.value for keyword in node.keywords if keyword.arg == "dim"]]
@@ -116,10 +117,10 @@ class Scriptable(ast.NodeTransformer):
             return ast.parse(f"torch.stack({rows}).sum(0)", mode="eval").body
         return None
 
-    def _rounded(self, node: ast.Call) -> ast.AST:
-        """`ceil(a / b)` in whole numbers: the exporter leaves a ceiling a float, which cannot bound a Loop."""
+    def _replace_rounding(self, node: ast.Call) -> ast.AST:
+        """Write `ceil(a / b)` with integers: the exporter makes a float of it, which cannot bound a Loop."""
         live = self._live(node.func)
-        up, down = _is_one(live, np.ceil, math.ceil), _is_one(live, np.floor, math.floor)
+        up, down = _is_any_of(live, np.ceil, math.ceil), _is_any_of(live, np.floor, math.floor)
         if not (up or down) or len(node.args) != 1:
             return node
         value = node.args[0]
@@ -130,12 +131,12 @@ class Scriptable(ast.NodeTransformer):
         return ast.parse(f"{text} // ({ast.unparse(value.right)})", mode="eval").body
 
     def _live(self, node: ast.expr) -> Any:
-        chain = attribute_chain(node)
+        chain = split_attributes(node)
         return MISSING if chain is None else look_up(chain, self.scope)
 
-    def _inlined(self, node: ast.Call) -> ast.expr | None:
+    def _inline(self, node: ast.Call) -> ast.expr | None:
         if isinstance(node.func, ast.Name) and node.func.id in self.helpers:
-            made = as_expression(self.helpers[node.func.id], node)
+            made = inline_call(self.helpers[node.func.id], node)
             if made is None:
                 raise Refused(
                     f"the helper `{node.func.id}` is more than assignments, conditions and returns; write it as "
@@ -143,16 +144,20 @@ class Scriptable(ast.NodeTransformer):
                     node.lineno,
                 )
             return made
-        chain = attribute_chain(node.func)
+        chain = split_attributes(node.func)
         method = chain is not None and len(chain) == 2 and chain[0] == "self"
-        if method and chain is not None and chain[1] in self.module._modules:
+        if method and chain is not None and chain[1] in module_children(self.module):
             return None
-        target = method_of(self.module, chain[1]) if method and chain is not None else plain(self._live(node.func))
+        target = (
+            find_method(self.module, chain[1])
+            if method and chain is not None
+            else unwrap_function(self._live(node.func))
+        )
         source = read_source(target) if is_model_code(target) else None
         if source is None:
             return None
         static = method and chain is not None and isinstance(type(self.module).__dict__.get(chain[1]), staticmethod)
-        made = as_expression(source.tree, node, skip=1 if method and not static else 0)
+        made = inline_call(source.tree, node, skip=1 if method and not static else 0)
         if made is None and method:
             raise Refused(
                 f"the loop calls the method `{ast.unparse(node.func)}`, which is more than assignments, conditions "
@@ -161,8 +166,8 @@ class Scriptable(ast.NodeTransformer):
             )
         return made
 
-    def _choice(self, node: ast.Call) -> ast.expr | None:
-        """`self.nets[i](x)`: every net is run, the results stacked, one taken."""
+    def _rewrite_choice(self, node: ast.Call) -> ast.expr | None:
+        """Write `self.nets[i](x)` so that every net runs and one of the stacked results is taken."""
         if not isinstance(node.func, ast.Subscript):
             return None
         held = self._live(node.func.value)
@@ -172,7 +177,7 @@ class Scriptable(ast.NodeTransformer):
             raise Refused("modules are chosen from a dict by a value; use a ModuleList and a number", node.lineno)
         calls = [
             ast.Call(
-                self._module(f"{'_'.join(attribute_chain(node.func.value) or ())}_{k}", module),
+                self._module(f"{'_'.join(split_attributes(node.func.value) or ())}_{k}", module),
                 [self.visit(copy.deepcopy(a)) for a in node.args],
                 [ast.keyword(k2.arg, self.visit(copy.deepcopy(k2.value))) for k2 in node.keywords],
             )
@@ -189,7 +194,7 @@ class Scriptable(ast.NodeTransformer):
         return ast.Attribute(ast.Name("self", ast.Load()), name, ast.Load())
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        chain = attribute_chain(node)
+        chain = split_attributes(node)
         if chain is None or chain[0] != "self":
             return self.generic_visit(node)
         value, used = self.module, 1

@@ -1,6 +1,6 @@
-"""Reads and writes by an index that is a tensor: a gather for the read, a masked copy for the write.
+"""Read and write by an index that is a tensor: a gather for the read, a masked copy for the write.
 
-Nothing here changes its argument. A write answers with a new tensor; the loop gives it back to the old one at its end.
+No function here changes its argument. A write returns a new tensor, and the loop copies it into the old one at its end.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
-from fairway.convert.rewrite.scalars import ADD, Unrewritable, as_tensor
+from fairway.convert.rewrite.scalars import OPERATORS, RuntimeValue, Unrewritable, as_tensor
 
 
 @dataclass(frozen=True)
 class FixedLengthSlice:
-    """`start:start + length`, where the source shows that the length does not change from step to step."""
+    """A slice `start:start + length` whose length does not change from step to step, as the source shows."""
 
     start: Any
     length: Any
@@ -23,14 +23,14 @@ class FixedLengthSlice:
 
 @dataclass(frozen=True)
 class TensorSlice:
-    """`start:stop:step` with bounds that may be tensors, which Dynamo does not let a `slice` hold."""
+    """A slice `start:stop:step` with bounds that may be tensors, which Dynamo does not allow in a `slice`."""
 
     start: Any
     stop: Any
     step: Any
 
 
-def _moves(part: Any) -> bool:
+def _is_moving(part: RuntimeValue) -> bool:
     if isinstance(part, TensorSlice):
         return isinstance(part.start, torch.Tensor) or isinstance(part.stop, torch.Tensor)
     if isinstance(part, FixedLengthSlice):
@@ -38,14 +38,14 @@ def _moves(part: Any) -> bool:
     return isinstance(part, torch.Tensor)
 
 
-def _static(part: Any) -> Any:
+def _to_static(part: RuntimeValue) -> RuntimeValue:
     if isinstance(part, TensorSlice):
         return slice(part.start, part.stop, part.step)
     return slice(part.start, part.start + part.length) if isinstance(part, FixedLengthSlice) else part
 
 
-def _parts(key: Any, rank: int) -> list[Any]:
-    """The key with one entry per dimension of the tensor, and `None` where it adds one."""
+def _expand_key(key: RuntimeValue, rank: int) -> list[RuntimeValue]:
+    """Return the key with one entry per dim of the tensor, and `None` for each dim that it adds."""
     parts = list(key) if isinstance(key, tuple) else [key]
     given = sum(1 for part in parts if part is not None and part is not Ellipsis)
     for place, part in enumerate(parts):
@@ -54,24 +54,24 @@ def _parts(key: Any, rank: int) -> list[Any]:
     return parts + [slice(None)] * (rank - given)
 
 
-def get(held: Any, key: Any) -> Any:
-    """`held[key]`, where the key may hold tensors: on tensors, lists of tensors, and containers of modules."""
+def get(held: RuntimeValue, key: RuntimeValue) -> RuntimeValue:
+    """Return `held[key]` of a tensor, a list of tensors or a container of modules. The key may contain tensors."""
     parts = key if isinstance(key, tuple) else (key,)
-    if not any(_moves(part) for part in parts):
-        return held[tuple(_static(p) for p in key) if isinstance(key, tuple) else _static(key)]
+    if not any(_is_moving(part) for part in parts):
+        return held[tuple(_to_static(p) for p in key) if isinstance(key, tuple) else _to_static(key)]
     if isinstance(held, torch.Tensor):
-        return _read(held, _parts(key, held.dim()))
+        return _read(held, _expand_key(key, held.dim()))
     if isinstance(held, (torch.nn.ModuleDict, dict)):
-        return chosen_by_name(held, key)
+        return choose_by_name(held, key)
     if hasattr(held, "tensor"):
         return get(held.tensor, key)
     items = list(held)
     if isinstance(items[0], torch.nn.Module):
-        return Chosen(tuple(items), key)
+        return ChosenModules(tuple(items), key)
     return get(torch.stack([as_tensor(value) for value in items]), key)
 
 
-def _read(held: torch.Tensor, parts: list[Any]) -> torch.Tensor:
+def _read(held: torch.Tensor, parts: list[RuntimeValue]) -> torch.Tensor:
     if any(isinstance(part, torch.Tensor) and part.dim() > 0 for part in parts):
         return _take_all(held, parts)
     place = 0
@@ -85,9 +85,9 @@ def _read(held: torch.Tensor, parts: list[Any]) -> torch.Tensor:
             held = _take(held, place, part.start + torch.arange(part.length, device=held.device))
             place += 1
         elif isinstance(part, (slice, TensorSlice)):
-            if _moves(part):
+            if _is_moving(part):
                 raise Unrewritable("a slice whose length changes from step to step has no fixed shape")
-            held = held[(slice(None),) * place + (_static(part),)]
+            held = held[(slice(None),) * place + (_to_static(part),)]
             place += 1
         else:
             held = held.select(place, part)
@@ -98,25 +98,25 @@ def _take(held: torch.Tensor, dim: int, index: torch.Tensor) -> torch.Tensor:
     return torch.ops.aten.index.Tensor(held, [None] * dim + [index])  # type: ignore[no-any-return]
 
 
-def _take_all(held: torch.Tensor, parts: list[Any]) -> torch.Tensor:
+def _take_all(held: torch.Tensor, parts: list[RuntimeValue]) -> torch.Tensor:
     if any(isinstance(part, FixedLengthSlice) or part is None for part in parts):
-        raise Unrewritable("an index tensor beside a moving slice")
+        raise Unrewritable("a subscript has both an index tensor and a slice that moves")
     return held[tuple(parts)]
 
 
-_CONTAINERS, _KEYS = (dict, list), (int, str)
-"""As tuples: Dynamo, which reads `put`, knows no unions of types."""
+_CONTAINER_TYPES, _KEY_TYPES = (dict, list), (int, str)
+"""Tuples, because Dynamo reads `put` and does not support unions of types."""
 
 
-def put(held: Any, key: Any, value: Any, sign: str = "") -> Any:
-    """What `held` is after `held[key] = value`, or after `held[key] += value` with the sign given."""
-    if isinstance(held, _CONTAINERS) and isinstance(key, _KEYS):
+def put(held: RuntimeValue, key: RuntimeValue, value: RuntimeValue, sign: str = "") -> RuntimeValue:
+    """Return `held` as it is after `held[key] = value`, or after an augmented assignment with this sign."""
+    if isinstance(held, _CONTAINER_TYPES) and isinstance(key, _KEY_TYPES):
         copied: Any = held.copy()
-        copied[key] = ADD[sign](copied[key], value) if sign else value
+        copied[key] = OPERATORS[sign](copied[key], value) if sign else value
         return copied
     if not isinstance(held, torch.Tensor):
         raise Unrewritable(f"a write into a {type(held).__name__} by an index that is a tensor")
-    parts = _parts(key, held.dim())
+    parts = _expand_key(key, held.dim())
     if any(
         part is None or (isinstance(part, torch.Tensor) and (part.dim() > 0 or part.dtype == torch.bool))
         for part in parts
@@ -133,16 +133,18 @@ def put(held: Any, key: Any, value: Any, sign: str = "") -> Any:
         if isinstance(part, slice) and part == slice(None):
             continue
         at = torch.arange(held.shape[dim], device=held.device)
-        inside, value = _place(at, dim, part, held.shape[dim], value)
+        inside, value = _locate_writes(at, dim, part, held.shape[dim], value)
         inside = inside.reshape([-1 if d == dim else 1 for d in range(held.dim())])
         mask = inside if mask is None else mask & inside
-    new = ADD[sign](held, value) if sign else value.expand(held.shape)
+    new = OPERATORS[sign](held, value) if sign else value.expand(held.shape)
     new = new.to(held.dtype)
     return new if mask is None else torch.where(mask, new, held)
 
 
-def _place(at: torch.Tensor, dim: int, part: Any, size: Any, value: torch.Tensor) -> tuple[Any, torch.Tensor]:
-    """Which positions along `dim` are written, and the value spread so that each position finds its own."""
+def _locate_writes(
+    at: torch.Tensor, dim: int, part: RuntimeValue, size: RuntimeValue, value: torch.Tensor
+) -> tuple[RuntimeValue, torch.Tensor]:
+    """Return a mask of the positions along `dim` that are written, and the value for each position."""
     if not isinstance(part, (slice, FixedLengthSlice, TensorSlice)):
         part = as_tensor(part)
         return at == torch.where(part < 0, part + size, part), value
@@ -152,7 +154,7 @@ def _place(at: torch.Tensor, dim: int, part: Any, size: Any, value: torch.Tensor
         start = 0 if part.start is None else part.start
         stop = size if part.stop is None else part.stop
         step = 1 if part.step is None else part.step
-    start, stop = _from_the_end(start, size), _from_the_end(stop, size)
+    start, stop = _resolve_negative(start, size), _resolve_negative(stop, size)
     inside = (at >= start) & (at < stop)
     if step != 1:
         inside = inside & ((at - start) % step == 0)
@@ -162,47 +164,47 @@ def _place(at: torch.Tensor, dim: int, part: Any, size: Any, value: torch.Tensor
     return inside, value
 
 
-def _from_the_end(bound: Any, size: Any) -> Any:
+def _resolve_negative(bound: RuntimeValue, size: RuntimeValue) -> RuntimeValue:
     if isinstance(bound, torch.Tensor):
         return torch.where(bound < 0, bound + size, bound)
     return bound + size if isinstance(bound, int) and bound < 0 else bound
 
 
-def _put_by_tensor(held: torch.Tensor, parts: list[Any], value: Any, sign: str) -> torch.Tensor:
+def _put_by_tensor(held: torch.Tensor, parts: list[RuntimeValue], value: RuntimeValue, sign: str) -> torch.Tensor:
     key = tuple(parts)
     new = held.clone()
-    new[key] = ADD[sign](held[key], value) if sign else value
+    new[key] = OPERATORS[sign](held[key], value) if sign else value
     return new
 
 
-class Chosen:
-    """Modules of which a tensor picks one: every one of them is run, and the result picked."""
+class ChosenModules:
+    """Modules of which a tensor chooses one. All of them run, and one result is taken."""
 
-    def __init__(self, modules: tuple[Any, ...], index: torch.Tensor) -> None:
+    def __init__(self, modules: tuple[RuntimeValue, ...], index: torch.Tensor) -> None:
         self.modules, self.index = modules, index
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> RuntimeValue:
         return pick([module(*args, **kwargs) for module in self.modules], self.index)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> RuntimeValue:
         values = [getattr(module, name) for module in self.modules]
         if isinstance(values[0], (torch.Tensor, int, float, tuple)):
             return pick(values, self.index)
-        return Chosen(tuple(values), self.index)
+        return ChosenModules(tuple(values), self.index)
 
 
-def chosen_by_name(held: Any, index: torch.Tensor) -> Chosen:
-    """`held[str(index)]`: the names must be numbers."""
+def choose_by_name(held: RuntimeValue, index: torch.Tensor) -> ChosenModules:
+    """Return `held[str(index)]`, where the names must be numbers."""
     names = list(held.keys())
     if not all(str(name).isdigit() for name in names):
         raise Unrewritable("the modules are chosen by names that are not numbers")
     numbers = torch.tensor([int(name) for name in names], device=index.device)
     position = (numbers == index.unsqueeze(-1)).to(torch.int64).argmax(-1)
-    return Chosen(tuple(held[name] for name in names), position)
+    return ChosenModules(tuple(held[name] for name in names), position)
 
 
-def pick(values: list[Any], index: torch.Tensor) -> Any:
-    """The value at the index, out of tensors, numbers or tuples of the same make."""
+def pick(values: list[RuntimeValue], index: torch.Tensor) -> RuntimeValue:
+    """Return the value at the index, out of tensors, numbers, or tuples or dicts of the same structure."""
     if isinstance(values[0], (tuple, list)):
         return type(values[0])([pick(list(column), index) for column in zip(*values, strict=True)])
     if isinstance(values[0], dict):

@@ -1,9 +1,12 @@
-"""Running products, extremes and log-sums along a dim, one ONNX Scan each.
+"""Cumulative products, extremes and log-sums along a dim, one ONNX Scan each.
 
-A Scan takes one step per element, so memory grows with the input alone and the length stays open. torch has no
-translation of cumprod, cummax and cummin. Its logcumsumexp takes the largest element of the row off first, so that
-elements far below it come out as minus infinity, and a row of minus infinities as NaN.
+A Scan takes one step per element, so memory grows linearly with the input and the length stays dynamic. torch has no
+translation of cumprod, cummax and cummin. Its logcumsumexp first subtracts the largest element of the row, so that
+elements far below it become minus infinity, and a row of minus infinities becomes NaN.
 """
+
+# onnxscript reports annotations that it does not know, so what it compiles has none.
+# mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
 
@@ -16,28 +19,29 @@ from onnxscript import graph, script
 from onnxscript import opset18 as op
 
 from fairway.convert.translations.builders import (
+    FAIRWAY_OPSET,
     KIND,
-    OWN,
+    GraphValue,
     Table,
-    best_of,
     cast,
-    counted,
-    from_front,
+    count_up,
+    get_extreme,
+    get_size,
     is_float,
     is_none,
-    like,
-    narrowed,
-    number,
-    size,
-    to_front,
-    wide,
+    make_number,
+    move_from_front,
+    move_to_front,
+    narrow,
+    set_like,
+    widen,
 )
 
 
-@script(OWN, op)
-def _products(first: Any, rows: Any) -> Any:
+@script(FAIRWAY_OPSET, op)
+def _products(first, rows):
     @graph()
-    def step(so_far: Any, row: Any) -> Any:
+    def step(so_far, row):
         now = op.Mul(so_far, row)
         return now, op.Identity(now)
 
@@ -45,10 +49,10 @@ def _products(first: Any, rows: Any) -> Any:
     return result
 
 
-@script(OWN, op)
-def _log_sums(first: Any, rows: Any) -> Any:
+@script(FAIRWAY_OPSET, op)
+def _log_sums(first, rows):
     @graph()
-    def step(so_far: Any, row: Any) -> Any:
+    def step(so_far, row):
         one = op.CastLike(op.Constant(value_float=1.0), so_far)
         tail = op.Log(op.Add(op.Exp(op.Neg(op.Abs(op.Sub(so_far, row)))), one))
         doubled = op.Add(so_far, op.Log(op.Add(one, one)))
@@ -60,10 +64,10 @@ def _log_sums(first: Any, rows: Any) -> Any:
     return result
 
 
-@script(OWN, op)
-def _largest(first: Any, start: Any, rows: Any, counts: Any) -> tuple[Any, Any]:
+@script(FAIRWAY_OPSET, op)
+def _largest(first, start, rows, counts):
     @graph()
-    def step(best: Any, place: Any, row: Any, count: Any) -> Any:
+    def step(best, place, row, count):
         # What does not equal itself is NaN, and stays; whole numbers have no IsNaN.
         better = op.And(op.Equal(best, best), op.GreaterOrEqual(row, best))
         takes = op.Or(better, op.Not(op.Equal(row, row)))
@@ -75,49 +79,49 @@ def _largest(first: Any, start: Any, rows: Any, counts: Any) -> tuple[Any, Any]:
     return values, places
 
 
-def cumprod(self: Any, dim: int, dtype: int = -1) -> Any:
-    self = wide(self) if is_none(dtype) else cast(self, KIND(dtype))
-    return _along(_products, self, dim, 1)
+def cumprod(self: GraphValue, dim: int, dtype: int = -1) -> GraphValue:
+    self = widen(self) if is_none(dtype) else cast(self, KIND(dtype))
+    return _scan_along(_products, self, dim, 1)
 
 
-def logcumsumexp(self: Any, dim: int) -> Any:
-    return _along(_log_sums, self, dim, -math.inf)
+def logcumsumexp(self: GraphValue, dim: int) -> GraphValue:
+    return _scan_along(_log_sums, self, dim, -math.inf)
 
 
-def _along(run: Callable[..., Any], self: Any, dim: int, first: float) -> Any:
+def _scan_along(run: Callable[..., Any], self: GraphValue, dim: int, first: float) -> GraphValue:
     if not self.shape:
         return op.Identity(self)
-    rows, start = _padded(self, dim, first)
-    return from_front(op.Slice(run(start, rows), [0], [-1], [0]), dim, len(self.shape))
+    rows, start = _pad_front(self, dim, first)
+    return move_from_front(op.Slice(run(start, rows), [0], [-1], [0]), dim, len(self.shape))
 
 
-def cummax(self: Any, dim: int) -> tuple[Any, Any]:
+def cummax(self: GraphValue, dim: int) -> tuple[GraphValue, GraphValue]:
     if not self.shape:
         return op.Identity(self), op.Constant(value_int=0)
     rank = len(self.shape)
-    values = wide(self)
-    rows, start = _padded(values, dim, best_of(values, largest=False))
-    counts = counted(op.Add(size(self, dim), [1]))
+    values = widen(self)
+    rows, start = _pad_front(values, dim, get_extreme(values, largest=False))
+    counts = count_up(op.Add(get_size(self, dim), [1]))
     nowhere = op.Expand(op.Constant(value_int=0), op.Shape(start))
-    results = (op.Slice(one, [0], [-1], [0]) for one in _largest(start, nowhere, rows, counts))
-    found, places = (from_front(one, dim, rank) for one in results)
-    return narrowed(found, self), places
+    results = (op.Slice(result, [0], [-1], [0]) for result in _largest(start, nowhere, rows, counts))
+    maxima, places = (move_from_front(result, dim, rank) for result in results)
+    return narrow(maxima, self), places
 
 
-def cummin(self: Any, dim: int) -> tuple[Any, Any]:
-    found, places = cummax(like(_mirrored(wide(self), self), wide(self)), dim)
-    return narrowed(_mirrored(found, self), self), places
+def cummin(self: GraphValue, dim: int) -> tuple[GraphValue, GraphValue]:
+    maxima, places = cummax(set_like(_mirror(widen(self), self), widen(self)), dim)
+    return narrow(_mirror(maxima, self), self), places
 
 
-def _mirrored(value: Any, of: Any) -> Any:
-    """In the opposite order; of whole numbers the lowest has no negative, but every one has -1 minus itself."""
+def _mirror(value: GraphValue, of: GraphValue) -> GraphValue:
+    """Reverse the order of the values. The lowest integer has no negative, so integers become -1 minus themselves."""
     return op.Neg(value) if is_float(of) else op.Sub(op.Constant(value_int=-1), value)
 
 
-def _padded(value: Any, dim: int, first: float) -> tuple[Any, Any]:
-    """The dim in front and one row longer, and the first state: the runtime's Scan refuses an empty sequence."""
-    rows = to_front(value, dim)
-    start = op.Expand(number(first, value), op.Shape(rows, start=1))
+def _pad_front(value: GraphValue, dim: int, first: float) -> tuple[GraphValue, GraphValue]:
+    """Return the dim in front and one row longer, since the runtime's Scan refuses empty sequences, and that row."""
+    rows = move_to_front(value, dim)
+    start = op.Expand(make_number(first, value), op.Shape(rows, start=1))
     return op.Concat(rows, op.Unsqueeze(start, [0]), axis=0), start
 
 

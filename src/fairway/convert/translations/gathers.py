@@ -1,43 +1,54 @@
-"""Elements moved around, repeated and picked out.
+"""Operators that move, repeat and select elements.
 
-torch's squeeze squeezes also what is not 1, its roll takes no shift that depends on a size, its repeat_interleave no
-`output_size`. It has no masked_select and no nonzero_static.
+torch's squeeze also squeezes dims that are not 1, its roll takes no shift that depends on a size, and its
+repeat_interleave takes no `output_size`. It has no masked_select and no nonzero_static.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from onnxscript import opset18 as op
 
-from fairway.convert.translations.builders import KIND, Table, counted, flat, ints, narrowed, number, size, typed, wide
+from fairway.convert.translations.builders import (
+    KIND,
+    GraphValue,
+    Table,
+    count_up,
+    flatten,
+    get_size,
+    make_ints,
+    make_number,
+    narrow,
+    set_type,
+    widen,
+)
 
 
-def roll(self: Any, shifts: Sequence[Any], dims: Sequence[int] = ()) -> Any:
+def roll(self: GraphValue, shifts: Sequence[GraphValue], dims: Sequence[int] = ()) -> GraphValue:
     shifts = shifts if isinstance(shifts, Sequence) else [shifts]
     dims = dims if isinstance(dims, Sequence) else [dims]
     if not self.shape:
         return op.Identity(self)
     if not dims:
-        row = typed(flat(self), self)
-        return op.Reshape(_rolled(row, shifts[0], 0, op.Shape(row)), op.Shape(self), allowzero=1)
+        row = set_type(flatten(self), self)
+        return op.Reshape(_roll_dim(row, shifts[0], 0, op.Shape(row)), op.Shape(self), allowzero=1)
     result = self
     for shift, dim in zip(shifts, dims, strict=True):
-        result = _rolled(result, shift, dim, size(self, dim))
+        result = _roll_dim(result, shift, dim, get_size(self, dim))
     return result
 
 
-def _rolled(value: Any, shift: Any, dim: int, length: Any) -> Any:
-    back = ints([shift]) if isinstance(shift, int) else op.Reshape(shift, [1])
-    modulus = op.Max(length, ints([1]))  # nothing to move, and nothing to divide by
-    return op.Gather(value, op.Mod(op.Sub(counted(length), back), modulus), axis=dim)
+def _roll_dim(value: GraphValue, shift: GraphValue, dim: int, length: GraphValue) -> GraphValue:
+    back = make_ints([shift]) if isinstance(shift, int) else op.Reshape(shift, [1])
+    modulus = op.Max(length, make_ints([1]))  # for an empty dim, since there is no remainder by 0
+    return op.Gather(value, op.Mod(op.Sub(count_up(length), back), modulus), axis=dim)
 
 
-def repeat_interleave(repeats: Any, output_size: int | None = None) -> Any:
-    """Each place as often as told: a step at the end of each run, summed up."""
-    ends = op.CumSum(op.Concat(ints([0]), wide(repeats), axis=0), op.Constant(value_int=0))
+def repeat_interleave(repeats: GraphValue, output_size: int | None = None) -> GraphValue:
+    """Repeat each position as often as given: the cumulative sum of a step at the end of each run."""
+    ends = op.CumSum(op.Concat(make_ints([0]), widen(repeats), axis=0), op.Constant(value_int=0))
     total = op.Slice(ends, [-1], [2**31], [0])
     none = op.Expand(op.Constant(value_int=0), op.Add(total, [1]))
     ends = op.Slice(ends, [1], [2**31], [0])
@@ -46,20 +57,20 @@ def repeat_interleave(repeats: Any, output_size: int | None = None) -> Any:
     return op.CastLike(places, repeats)
 
 
-def masked_select(self: Any, mask: Any) -> Any:
-    values = wide(self)
-    both = op.Where(mask, values, number(0, values))  # in the shape that the two have together
-    return narrowed(op.Compress(flat(both), flat(op.Expand(mask, op.Shape(both))), axis=0), self)
+def masked_select(self: GraphValue, mask: GraphValue) -> GraphValue:
+    values = widen(self)
+    broadcast = op.Where(mask, values, make_number(0, values))  # in the common shape of the two
+    return narrow(op.Compress(flatten(broadcast), flatten(op.Expand(mask, op.Shape(broadcast))), axis=0), self)
 
 
-def nonzero_static(self: Any, size: int, fill_value: int = -1) -> Any:
-    found = op.Transpose(op.NonZero(op.Cast(self, to=KIND.BOOL)), perm=[1, 0])
-    rest = op.Expand(op.Constant(value_int=fill_value), op.Concat(ints([size]), op.Shape(found, start=1), axis=0))
-    return op.Slice(op.Concat(found, rest, axis=0), [0], ints([size]), [0])
+def nonzero_static(self: GraphValue, size: int, fill_value: int = -1) -> GraphValue:
+    places = op.Transpose(op.NonZero(op.Cast(self, to=KIND.BOOL)), perm=[1, 0])
+    rest = op.Expand(op.Constant(value_int=fill_value), op.Concat(make_ints([size]), op.Shape(places, start=1), axis=0))
+    return op.Slice(op.Concat(places, rest, axis=0), [0], make_ints([size]), [0])
 
 
-def squeeze(self: Any, dim: int) -> Any:
-    """Where the dim is not 1, as where torch.export took it for more, nothing happens."""
+def squeeze(self: GraphValue, dim: int) -> GraphValue:
+    """Squeeze a dim of size 1. Any other dim stays, for example one that torch.export took for larger."""
     return op.Squeeze(self, [dim]) if self.shape and self.shape[dim] == 1 else op.Identity(self)
 
 

@@ -1,31 +1,43 @@
 """Solving, inverting, slogdet and Cholesky, one ONNX Scan over the columns each.
 
-ONNX has MatMul and Det, torch translates no more. Gauss and Jordan's elimination picks its pivot among the rows left,
-as LAPACK does, so what PyTorch can solve is solved here; sizes and batches stay open. A singular matrix, which PyTorch
-refuses, gives whatever the elimination leaves. `info`, pivots and LU, which only a backward pass or a check reads, are
-placeholders.
+ONNX has MatMul and Det, and torch translates only these. Gauss-Jordan elimination picks its pivot among the remaining
+rows, as LAPACK does, so every system that PyTorch solves is solved here, and sizes and batches stay dynamic. For a
+singular matrix, which PyTorch refuses, the result is undefined. `info`, pivots and LU are placeholders, since only a
+backward pass or a check reads them.
 
-Left out: eigenvalues and singular values (and pinv, lstsq and the matrix norms made of them) are iterations without a
-fixed number of steps; matrix_exp chooses its steps by the matrix' norm; QR was not asked for by any model seen.
+Not included: eigenvalues and singular values (and pinv, lstsq and the matrix norms made of them), which are iterations
+without a fixed number of steps, matrix_exp, which chooses its steps by the matrix' norm, and QR, which no model needed.
 """
 
-from __future__ import annotations
+# onnxscript reports annotations that it does not know, so what it compiles has none.
+# mypy: disable-error-code="no-untyped-def"
 
-from typing import Any
+from __future__ import annotations
 
 import torch
 from onnxscript import graph, script
 from onnxscript import opset18 as op
 
-from fairway.convert.translations.builders import KIND, OWN, Table, counted, ints, number, size, typed
+from fairway.convert.translations.builders import (
+    FAIRWAY_OPSET,
+    KIND,
+    GraphValue,
+    Table,
+    count_up,
+    get_size,
+    make_ints,
+    make_number,
+    set_type,
+)
+from fairway.torch_internals import aten_linalg_slogdet, aten_linalg_solve_ex
 
 
-@script(OWN, op)
-def _eliminated(wide: Any, places: Any) -> tuple[Any, Any, Any]:
+@script(FAIRWAY_OPSET, op)
+def _eliminated(wide, places):
     """The matrix [batch, n, n + m] after n steps, the pivots [n, batch], and -1 for each swap of rows."""
 
     @graph()
-    def step(now: Any, k: Any) -> Any:
+    def step(now, k):
         zero = op.CastLike(op.Constant(value_float=0.0), now)
         one = op.CastLike(op.Constant(value_float=1.0), now)
         rows = op.Unsqueeze(places, op.Constant(value_ints=[0, 2]))
@@ -50,12 +62,12 @@ def _eliminated(wide: Any, places: Any) -> tuple[Any, Any, Any]:
     return result, pivots, signs
 
 
-@script(OWN, op)
-def _columns(matrix: Any, places: Any) -> Any:
+@script(FAIRWAY_OPSET, op)
+def _columns(matrix, places):
     """Cholesky's columns, [n, batch, n]."""
 
     @graph()
-    def step(now: Any, k: Any) -> Any:
+    def step(now, k):
         zero = op.CastLike(op.Constant(value_float=0.0), now)
         last = op.Constant(value_ints=[2])
         middle = op.Constant(value_ints=[1])
@@ -69,78 +81,82 @@ def _columns(matrix: Any, places: Any) -> Any:
     return columns
 
 
-def solve_ex(A: Any, B: Any, left: bool = True, check_errors: bool = False) -> tuple[Any, Any, Any, Any]:
+def solve_ex(
+    A: GraphValue, B: GraphValue, left: bool = True, check_errors: bool = False
+) -> tuple[GraphValue, GraphValue, GraphValue, GraphValue]:
     vector = len(B.shape) == 1 or (len(B.shape) == len(A.shape) - 1 and list(B.shape) == list(A.shape)[:-1])
     if vector:
-        solved = op.Squeeze(_solved(A, op.Unsqueeze(B, [-1]), len(B.shape) + 1), [-1])
+        solved = op.Squeeze(_solve(A, op.Unsqueeze(B, [-1]), len(B.shape) + 1), [-1])
     elif left:
-        solved = _solved(A, B, len(B.shape))
+        solved = _solve(A, B, len(B.shape))
     else:  # X A = B is Aᵀ Xᵀ = Bᵀ
         rank = max(len(A.shape), len(B.shape))
-        turned = typed(_turned(A, len(A.shape)), A)
-        solved = _turned(_solved(turned, _turned(B, len(B.shape)), len(B.shape), len(A.shape)), rank)
-    return solved, op.Identity(A), _zeros(A, 1), _zeros(A, 2)
+        turned = set_type(_transpose(A, len(A.shape)), A)
+        solved = _transpose(_solve(turned, _transpose(B, len(B.shape)), len(B.shape), len(A.shape)), rank)
+    return solved, op.Identity(A), _make_zeros(A, 1), _make_zeros(A, 2)
 
 
-def solve(A: Any, B: Any, left: bool = True) -> Any:
+def solve(A: GraphValue, B: GraphValue, left: bool = True) -> GraphValue:
     return solve_ex(A, B, left)[0]
 
 
-def inv_ex(A: Any, check_errors: bool = False) -> tuple[Any, Any]:
-    return _solved(A, _eye(A), len(A.shape)), _zeros(A, 2)
+def inv_ex(A: GraphValue, check_errors: bool = False) -> tuple[GraphValue, GraphValue]:
+    return _solve(A, _make_identity(A), len(A.shape)), _make_zeros(A, 2)
 
 
-def inv(A: Any) -> Any:
+def inv(A: GraphValue) -> GraphValue:
     return inv_ex(A)[0]
 
 
-def slogdet(A: Any) -> tuple[Any, Any, Any, Any]:
-    _, pivots, swaps = _eliminated(_flat(A), counted(size(A, -1)))
+def slogdet(A: GraphValue) -> tuple[GraphValue, GraphValue, GraphValue, GraphValue]:
+    _, pivots, swaps = _eliminated(_flatten_batch(A), count_up(get_size(A, -1)))
     sign = op.ReduceProd(op.Mul(op.Sign(pivots), swaps), [0], keepdims=0)
     logarithm = op.ReduceSum(op.Log(op.Abs(pivots)), [0], keepdims=0)
     batch = op.Shape(A, end=-2)
-    return op.Reshape(sign, batch), op.Reshape(logarithm, batch), op.Identity(A), _zeros(A, 1)
+    return op.Reshape(sign, batch), op.Reshape(logarithm, batch), op.Identity(A), _make_zeros(A, 1)
 
 
-def cholesky_ex(self: Any, upper: bool = False, check_errors: bool = False) -> tuple[Any, Any]:
-    columns = _columns(_flat(self), counted(size(self, -1)))
+def cholesky_ex(self: GraphValue, upper: bool = False, check_errors: bool = False) -> tuple[GraphValue, GraphValue]:
+    columns = _columns(_flatten_batch(self), count_up(get_size(self, -1)))
     lower = op.Transpose(columns, perm=[1, 0, 2] if upper else [1, 2, 0])
-    return op.Reshape(lower, op.Shape(self)), _zeros(self, 2)
+    return op.Reshape(lower, op.Shape(self)), _make_zeros(self, 2)
 
 
-def cholesky(self: Any, upper: bool = False) -> Any:
+def cholesky(self: GraphValue, upper: bool = False) -> GraphValue:
     return cholesky_ex(self, upper)[0]
 
 
-def solve_triangular(self: Any, B: Any, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
-    half = typed(op.Trilu(self, upper=int(upper)), self)
+def solve_triangular(
+    self: GraphValue, B: GraphValue, upper: bool, left: bool = True, unitriangular: bool = False
+) -> GraphValue:
+    half = set_type(op.Trilu(self, upper=int(upper)), self)
     half.shape = self.shape
     if unitriangular:
-        half = typed(op.Where(op.Cast(_eye(self), to=KIND.BOOL), number(1.0, self), half), self)
+        half = set_type(op.Where(op.Cast(_make_identity(self), to=KIND.BOOL), make_number(1.0, self), half), self)
         half.shape = self.shape
     if left:
-        return _solved(half, B, len(B.shape))
-    turned = typed(_turned(half, len(self.shape)), self)
+        return _solve(half, B, len(B.shape))
+    turned = set_type(_transpose(half, len(self.shape)), self)
     rank = max(len(self.shape), len(B.shape))
-    return _turned(_solved(turned, _turned(B, len(B.shape)), len(B.shape), len(self.shape)), rank)
+    return _transpose(_solve(turned, _transpose(B, len(B.shape)), len(B.shape), len(self.shape)), rank)
 
 
-def cholesky_solve(self: Any, input2: Any, upper: bool = False) -> Any:
-    """What stands to the right comes first: B, then the factor."""
-    turned = typed(_turned(input2, len(input2.shape)), input2)
+def cholesky_solve(self: GraphValue, input2: GraphValue, upper: bool = False) -> GraphValue:
+    """Solve with the two factors, the right one first."""
+    turned = set_type(_transpose(input2, len(input2.shape)), input2)
     first, second = (turned, input2) if upper else (input2, turned)
     rank, sides = len(input2.shape), len(self.shape)
-    return _solved(second, _solved(first, self, sides, rank), max(sides, rank), rank)
+    return _solve(second, _solve(first, self, sides, rank), max(sides, rank), rank)
 
 
-def cholesky_inverse(self: Any, upper: bool = False) -> Any:
-    eye = typed(_eye(self), self)
+def cholesky_inverse(self: GraphValue, upper: bool = False) -> GraphValue:
+    eye = set_type(_make_identity(self), self)
     eye.shape = self.shape
     return cholesky_solve(eye, self, upper)
 
 
-def _solved(A: Any, B: Any, rank_of_b: int, rank_of_a: int | None = None) -> Any:
-    """A⁻¹ B, with the batch dims of both."""
+def _solve(A: GraphValue, B: GraphValue, rank_of_b: int, rank_of_a: int | None = None) -> GraphValue:
+    """Return A⁻¹ B, with the batch dims of both."""
     rank = max(rank_of_a or len(A.shape), rank_of_b)
     corner = [0, 0], [1, 1], [-2, -1]
     batch = op.Slice(op.Shape(op.Add(op.Slice(A, *corner), op.Slice(B, *corner))), [0], [-2], [0])
@@ -151,38 +167,38 @@ def _solved(A: Any, B: Any, rank_of_b: int, rank_of_a: int | None = None) -> Any
         op.Expand(B, op.Concat(batch, side, columns, axis=0)),
         axis=rank - 1,
     )
-    whole = op.Reshape(both, op.Concat(ints([-1]), side, op.Add(side, columns), axis=0))
-    after, _, _ = _eliminated(whole, counted(side))
+    augmented = op.Reshape(both, op.Concat(make_ints([-1]), side, op.Add(side, columns), axis=0))
+    after, _, _ = _eliminated(augmented, count_up(side))
     solved = op.Slice(after, side, [2**31], [2])
     return op.Reshape(solved, op.Concat(batch, side, columns, axis=0))
 
 
-def _flat(A: Any) -> Any:
-    """[batch, n, n], of any number of batch dims."""
-    return op.Reshape(A, op.Concat(ints([-1]), op.Shape(A, start=-2), axis=0))
+def _flatten_batch(A: GraphValue) -> GraphValue:
+    """Return [batch, n, n] from any number of batch dims."""
+    return op.Reshape(A, op.Concat(make_ints([-1]), op.Shape(A, start=-2), axis=0))
 
 
-def _eye(A: Any) -> Any:
-    here = counted(size(A, -1))
+def _make_identity(A: GraphValue) -> GraphValue:
+    here = count_up(get_size(A, -1))
     return op.CastLike(op.Equal(here, op.Unsqueeze(here, [1])), A)
 
 
-def _turned(value: Any, rank: int) -> Any:
+def _transpose(value: GraphValue, rank: int) -> GraphValue:
     return op.Transpose(value, perm=[*range(rank - 2), rank - 1, rank - 2])
 
 
-def _zeros(A: Any, fewer: int) -> Any:
-    """int32 zeros in the shape of A without its last dims."""
-    return op.Expand(number(0, KIND.INT32), op.Shape(A, end=-fewer))
+def _make_zeros(A: GraphValue, fewer: int) -> GraphValue:
+    """Return int32 zeros in the shape of A without its last dims."""
+    return op.Expand(make_number(0, KIND.INT32), op.Shape(A, end=-fewer))
 
 
 TABLE: Table = {
-    # Those with _ex are also what torch.linalg's own are made of, but there they come with a check of `info`.
+    # torch.linalg's functions are made of those with _ex too, but with a check of `info`.
     torch.ops.aten.linalg_solve.default: solve,
-    torch.ops.aten._linalg_solve_ex.default: solve_ex,
+    aten_linalg_solve_ex: solve_ex,
     torch.ops.aten.linalg_inv.default: inv,
     torch.ops.aten.linalg_inv_ex.default: inv_ex,
-    torch.ops.aten._linalg_slogdet.default: slogdet,
+    aten_linalg_slogdet: slogdet,
     torch.ops.aten.linalg_cholesky.default: cholesky,
     torch.ops.aten.linalg_cholesky_ex.default: cholesky_ex,
     torch.ops.aten.linalg_solve_triangular.default: solve_triangular,

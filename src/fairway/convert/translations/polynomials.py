@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Polynomial(NamedTuple):
-    """Coefficients from the lowest power up."""
+    """Coefficients from the lowest power up, for powers of (x - middle) / half."""
 
     middle: float
     half: float

@@ -1,18 +1,18 @@
-"""Functions that cannot be captured as they are, and are computed by others that can.
+"""Functions that cannot be captured as they are, computed by others that can.
 
-`take_along_dim`, `kron` and `tensor_split` read sizes as plain numbers in C++, so that torch.export fixes what should
-stay open. The inverse of a real Fourier transform becomes a DFT that is one-sided and inverse at once, which ONNX
-Runtime refuses; it is the inverse of the whole spectrum. A tensor like a complex one has no translation; it is made of
-its two parts, and so are a sum of products of complex tensors by `einsum`, a complex exponential, and a product with a
-complex number. `rrelu` without training is captured as an operator that fills a tensor of noise, which has none either.
-A transposed convolution to a given size has its padding from that size, which in ONNX is a constant of the node: it is
-padded as far as may be, and cut.
+- `take_along_dim`, `kron` and `tensor_split` read sizes as plain numbers in C++, so torch.export fixes dynamic dims.
+- The inverse of a real Fourier transform without a length, the mean of complex numbers and `istft` read sizes as plain
+  numbers, too. `istft` adds the inverse spectra of the frames up.
+- `rrelu` without training is captured as an operator that fills a tensor with noise, which has no translation either.
+- A transposed convolution to a given size takes its padding from that size, but in ONNX the padding is a constant of
+  the node. So the largest padding is used, and the result is cut.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -23,13 +23,15 @@ def take_along_dim(input: torch.Tensor, indices: torch.Tensor, dim: int | None =
     if dim is None:
         return input.reshape(-1).gather(0, indices.reshape(-1))
     dim %= input.dim()
-    around = [list(one.shape) for one in (input, indices)]
+    around = [list(tensor.shape) for tensor in (input, indices)]
     for shape in around:
         shape[dim] = 1
-    shapes: Any = torch.broadcast_shapes  # untyped
-    common = list(shapes(*around))
-    wide, places = (one.expand([*common[:dim], one.shape[dim], *common[dim + 1 :]]) for one in (input, indices))
-    return wide.gather(dim, places)
+    broadcast_shapes: Any = torch.broadcast_shapes  # untyped
+    common = list(broadcast_shapes(*around))
+    values, places = (
+        tensor.expand([*common[:dim], tensor.shape[dim], *common[dim + 1 :]]) for tensor in (input, indices)
+    )
+    return values.gather(dim, places)
 
 
 def rrelu(
@@ -40,13 +42,13 @@ def rrelu(
 
 def kron(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     rank = max(input.dim(), other.dim())
-    left, right = ([1] * (rank - one.dim()) + list(one.shape) for one in (input, other))
+    left, right = ([1] * (rank - tensor.dim()) + list(tensor.shape) for tensor in (input, other))
     wide = input.reshape([size for n in left for size in (n, 1)]) * other.reshape([s for n in right for s in (1, n)])
     return wide.reshape([a * b for a, b in zip(left, right, strict=True)])
 
 
 def tensor_split(input: torch.Tensor, indices_or_sections: Any, dim: int = 0) -> Any:
-    """Into so many parts, the first ones longer by one where the length cannot be divided."""
+    """Split into a number of parts. The first ones are longer by one if the length is not divisible."""
     if not isinstance(indices_or_sections, int):
         return NotImplemented
     dim %= input.dim()
@@ -58,65 +60,70 @@ def tensor_split(input: torch.Tensor, indices_or_sections: Any, dim: int = 0) ->
 
 
 def irfft(input: torch.Tensor, n: Any = None, dim: int = -1, norm: str | None = None, out: Any = None) -> Any:
-    dim %= input.dim()
-    n = 2 * (input.shape[dim] - 1) if n is None else n
-    before = (slice(None),) * dim
-    if n // 2 + 1 > input.shape[dim] or out is not None:
-        return NotImplemented  # what is missing would have to be filled up
-    half = input[(*before, slice(n // 2 + 1))]
-    rest = input[(*before, slice(1, (n + 1) // 2))].flip(dim).conj()
-    return torch.fft.ifft(torch.cat([half, rest], dim), dim=dim, norm=norm).real
-
-
-def _like(fill: float) -> Callable[..., Any]:
-    def like(input: torch.Tensor, **settings: Any) -> Any:
-        if not input.is_complex() or settings.get("dtype") is not None:
-            return NotImplemented
-        real = torch.full(list(input.shape), fill, dtype=input.dtype.to_real())
-        return torch.view_as_complex(torch.stack([real, torch.zeros_like(real)], -1))
-
-    return like
-
-
-def einsum(equation: Any, *operands: Any) -> Any:
-    """A product of sums is made of the parts' products: those with an even number of imaginary factors are real."""
-    given = operands[0] if len(operands) == 1 and not isinstance(operands[0], torch.Tensor) else operands
-    if not isinstance(equation, str) or not all(one.is_complex() for one in given):
+    """Pass the length on: torch reads it off the input as a plain number."""
+    if n is not None or out is not None:
         return NotImplemented
-    sums: list[Any] = [0, 0]
-    for chosen in product((0, 1), repeat=len(given)):
-        parts = [_part(one, part) for part, one in zip(chosen, given, strict=True)]
-        sign = -1 if sum(chosen) % 4 >= 2 else 1
-        sums[sum(chosen) % 2] = sums[sum(chosen) % 2] + sign * torch.einsum(equation, *parts)
-    return torch.view_as_complex(torch.stack(sums, -1))
+    return torch.fft.irfft(input, 2 * (input.shape[dim] - 1), dim, norm)
 
 
-def _part(value: torch.Tensor, imaginary: int) -> torch.Tensor:
-    if not value.is_complex():
-        return value
-    return torch.view_as_real(value.resolve_conj())[..., imaginary]
+def irfftn(input: torch.Tensor, s: Any = None, dim: Any = None, norm: str | None = None, out: Any = None) -> Any:
+    if s is not None or out is not None:
+        return NotImplemented
+    dims = list(range(input.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    sizes = [input.shape[d] for d in dims]
+    return torch.fft.irfftn(input, [*sizes[:-1], 2 * (sizes[-1] - 1)], dims, norm)
 
 
-def exp(input: torch.Tensor, **settings: Any) -> Any:
+def irfft2(input: torch.Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, out: Any = None) -> Any:
+    return irfftn(input, s, dim, norm, out)
+
+
+def mean(input: torch.Tensor, dim: Any = None, keepdim: bool = False, **settings: Any) -> Any:
+    """Divide the sum of complex numbers by their number, which torch reads as a plain number."""
     if not input.is_complex() or settings:
         return NotImplemented
-    length, angle = _part(input, 0).exp(), _part(input, 1)
-    return torch.view_as_complex(torch.stack([length * angle.cos(), length * angle.sin()], -1))
+    dims = list(range(input.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    return input.sum(dims, keepdim) / math.prod(input.shape[d] for d in dims)
 
 
-def mul(input: torch.Tensor, other: Any, **settings: Any) -> Any:
-    if not isinstance(other, complex) or settings:
+def istft(
+    input: torch.Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: torch.Tensor | None = None,
+    center: bool = True,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    length: Any = None,
+    return_complex: bool = False,
+) -> Any:
+    """Add the inverse spectra of the frames up where they overlap, and divide by the sum of the squared windows."""
+    if return_complex or onesided is False or (onesided is None and input.shape[-2] != n_fft // 2 + 1):
         return NotImplemented
-    real, imaginary = _part(input, 0), (_part(input, 1) if input.is_complex() else None)
-    if not real.is_floating_point():
-        return NotImplemented
-    parts = [real * other.real, real * other.imag]
-    if imaginary is not None:
-        parts = [parts[0] - imaginary * other.imag, parts[1] + imaginary * other.real]
-    return torch.view_as_complex(torch.stack(parts, -1))
+    hop, width = hop_length or n_fft // 4, win_length or n_fft
+    window = torch.ones(width, device=input.device) if window is None else window
+    before = (n_fft - width) // 2
+    window = torch.nn.functional.pad(window, (before, n_fft - width - before))
+    batch, frames = list(input.shape[:-2]), input.shape[-1]
+    spectra = input.reshape(-1, n_fft // 2 + 1, frames)
+    waves = torch.fft.irfft(spectra, n_fft, dim=1, norm="ortho" if normalized else "backward") * window[:, None]
+    squares = (window * window)[None, :, None].repeat(1, 1, frames)
+    total = n_fft + hop * (frames - 1)
+    start = n_fft // 2 if center else 0
+    end = total - (n_fft // 2 if center else 0) if length is None else start + length
+    wave, weight = (_add_overlapping(part, total, n_fft, hop) for part in (waves, squares))
+    wave = wave[:, start:] / weight[:, start:].clamp(min=1e-30)
+    if length is not None:  # what is missing at the end is silence
+        wave = torch.nn.functional.pad(wave, (0, length))
+    return wave[:, : end - start].reshape([*batch, end - start])
 
 
-def _transposed(plain: Callable[..., torch.Tensor]) -> Callable[..., Any]:
+def _add_overlapping(frames: torch.Tensor, length: Any, width: int, hop: int) -> torch.Tensor:
+    return torch.nn.functional.fold(frames, (1, length), (1, width), stride=(1, hop)).reshape(frames.shape[0], length)
+
+
+def _make_transposed(plain: Callable[..., torch.Tensor]) -> Callable[..., Any]:
     def convolve(
         input: torch.Tensor,
         weight: torch.Tensor,
@@ -127,59 +134,58 @@ def _transposed(plain: Callable[..., torch.Tensor]) -> Callable[..., Any]:
         groups: int = 1,
         dilation: Any = 1,
     ) -> Any:
-        asked = _each(output_padding, weight)
-        if not any(isinstance(one, torch.SymInt) for one in asked):
+        paddings = _list_per_dim(output_padding, weight)
+        if not any(isinstance(size, torch.SymInt) for size in paddings):
             return NotImplemented
-        most = [max(s, d) - 1 for s, d in zip(_each(stride, weight), _each(dilation, weight), strict=True)]
-        whole = plain(input, weight, bias, stride, padding, most, groups, dilation)
-        sizes = list(whole.shape)[-len(most) :]
-        for dim, (n, m, a) in enumerate(zip(sizes, most, asked, strict=True), whole.dim() - len(most)):
-            whole = whole.narrow(dim, 0, n - (m - a))
-        return whole
+        strides, dilations = _list_per_dim(stride, weight), _list_per_dim(dilation, weight)
+        maxima = [max(s, d) - 1 for s, d in zip(strides, dilations, strict=True)]
+        result = plain(input, weight, bias, stride, padding, maxima, groups, dilation)
+        sizes = list(result.shape)[-len(maxima) :]
+        cuts = zip(sizes, maxima, paddings, strict=True)
+        for dim, (length, maximum, wished) in enumerate(cuts, result.dim() - len(maxima)):
+            result = result.narrow(dim, 0, length - (maximum - wished))
+        return result
 
     return convolve
 
 
-def _each(setting: Any, weight: torch.Tensor) -> list[Any]:
-    """One for each dim of the picture."""
+def _list_per_dim(setting: Any, weight: torch.Tensor) -> list[Any]:
+    """Return a setting for each dim of the image."""
     return list(setting) if isinstance(setting, Sequence) else [setting] * (weight.dim() - 2)
 
 
 _CONVOLUTIONS = (torch.conv_transpose1d, torch.conv_transpose2d, torch.conv_transpose3d)
 
-STAND_INS: dict[Any, Callable[..., Any]] = {
+SUBSTITUTES: dict[Any, Callable[..., Any]] = {
     torch.take_along_dim: take_along_dim,
     torch.Tensor.take_along_dim: take_along_dim,
     torch.nn.functional.rrelu: rrelu,
     torch.kron: kron,
     torch.fft.irfft: irfft,
-    torch.zeros_like: _like(0.0),
-    torch.ones_like: _like(1.0),
-    torch.einsum: einsum,
-    torch.exp: exp,
-    torch.Tensor.exp: exp,
-    torch.mul: mul,
-    torch.Tensor.mul: mul,
-    torch.Tensor.__mul__: mul,
-    torch.Tensor.__rmul__: mul,
+    torch.fft.irfft2: irfft2,
+    torch.fft.irfftn: irfftn,
+    torch.istft: istft,
+    torch.Tensor.istft: istft,
+    torch.mean: mean,
+    torch.Tensor.mean: mean,
     torch.tensor_split: tensor_split,
     torch.Tensor.tensor_split: tensor_split,
-    **{plain: _transposed(plain) for plain in _CONVOLUTIONS},
+    **{plain: _make_transposed(plain) for plain in _CONVOLUTIONS},
 }
-"""They answer NotImplemented where the function itself will do."""
+"""Substitutes by function. They return NotImplemented for calls that the function itself can do."""
 
 
-class StandingIn(TorchFunctionMode):
-    """Computes by the stand-ins while entered, and tells of each use."""
+class SubstituteMode(TorchFunctionMode):
+    """Inside this mode the substitutes are used, and each use is reported."""
 
-    def __init__(self, tell: Callable[[], None]) -> None:
+    def __init__(self, on_use: Callable[[], None]) -> None:
         super().__init__()
-        self._tell = tell
+        self._on_use = on_use
 
     def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
-        ours = STAND_INS.get(func)
-        answer = ours(*args, **(kwargs or {})) if ours is not None else NotImplemented
-        if answer is NotImplemented:
+        substitute = SUBSTITUTES.get(func)
+        result = substitute(*args, **(kwargs or {})) if substitute is not None else NotImplemented
+        if result is NotImplemented:
             return func(*args, **(kwargs or {}))
-        self._tell()
-        return answer
+        self._on_use()
+        return result

@@ -1,18 +1,19 @@
-"""A linear layer as Gemm with `transB`: the weight stays as the checkpoint has it.
+"""Translates a linear layer to Gemm with `transB`, so that the weight stays as it is in the checkpoint.
 
-torch.onnx writes Transpose and MatMul, and folds the transpose into the weight, which then lies in no checkpoint; left
-unfolded, ONNX Runtime folds it at load, at the price of a second copy. Gemm takes it as it is. Beside MatMul it is now
-and then a tenth slower or faster in small layers and no different in most (benchmarks/large/gemm.md).
+torch.onnx writes Transpose and MatMul, and folds the transpose into the weight, which is then in no checkpoint. If it
+is not folded, ONNX Runtime folds it at load and needs a second copy. Gemm uses the weight unchanged. Compared with
+MatMul it is up to a tenth slower or faster in some small layers, and equally fast in most (benchmarks/large/gemm.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+from fairway.model.user_types import OperatorFunctions
 
-def gemm_translations() -> dict[Any, Callable[..., Any]]:
-    """For dynamo's `custom_translation_table`."""
+
+def gemm_translations() -> OperatorFunctions:
+    """Return the entries for dynamo's `custom_translation_table`."""
     import torch
 
     return {torch.ops.aten.linear.default: linear}

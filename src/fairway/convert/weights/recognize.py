@@ -1,10 +1,9 @@
-"""Recognises a graph's constants as the model's own weights, or views of them, by where their bytes lie."""
+"""Recognizes a graph's constants as the model's own weights, or views of them, by the address of their bytes."""
 
 from __future__ import annotations
 
 import bisect
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -13,17 +12,17 @@ import torch
 
 @dataclass(frozen=True)
 class KnownWeight:
-    """A parameter or buffer, or a view of it: a transposed one, say."""
+    """A parameter or buffer, or a view of it, such as a transposed one."""
 
     name: str
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     """In elements."""
     offset: int
-    """Of the first element, from the weight's own first one."""
+    """The position of the view's first element in the weight, in elements."""
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The same view of another tensor of the same shape."""
+        """Return the same view of another tensor of the same shape."""
         return torch.as_strided(tensor, self.shape, self.strides, tensor.storage_offset() + self.offset)
 
 
@@ -37,16 +36,16 @@ class WeightAddresses:
         self._starts = [start for start, _, _ in rows]
         self._names = [name for _, _, name in rows]
 
-    def find(self, tensor: Any) -> KnownWeight | None:
-        """The weight that this constant's bytes lie in."""
-        got = _memory(tensor)
-        if got is None:
+    def find(self, tensor: object) -> KnownWeight | None:
+        """Return the weight that contains this constant's bytes, or None."""
+        memory = _find_memory(tensor)
+        if memory is None:
             return None
-        address, width, shape, strides = got
+        address, width, shape, strides = memory
         i = bisect.bisect_right(self._starts, address) - 1
         if i < 0:
             return None
-        # Of several that start at the same address, the largest comes first.
+        # The largest of those that start at the same address comes first.
         name = self._names[bisect.bisect_left(self._starts, self._starts[i])]
         own = self.tensors[name]
         end = address + width * (1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)))
@@ -57,8 +56,8 @@ class WeightAddresses:
         return KnownWeight(name, shape, strides, (address - own.data_ptr()) // width)
 
 
-def _memory(tensor: Any) -> tuple[int, int, tuple[int, ...], tuple[int, ...]] | None:
-    """Address, bytes per element, shape and strides of a constant that lies in memory, without reading it."""
+def _find_memory(tensor: object) -> tuple[int, int, tuple[int, ...], tuple[int, ...]] | None:
+    """Return address, bytes per element, shape and strides of a constant in memory, without reading it."""
     raw = getattr(tensor, "raw", None)
     if isinstance(raw, torch.Tensor):
         if raw.layout != torch.strided or raw.device.type != "cpu" or not raw.numel():
@@ -70,8 +69,8 @@ def _memory(tensor: Any) -> tuple[int, int, tuple[int, ...], tuple[int, ...]] | 
     return None
 
 
-def as_constant(tensor: torch.Tensor, name: str) -> ir.TensorProtocol:
-    """A torch tensor as a constant of a graph; its bytes are read when the graph is saved."""
+def make_constant(tensor: torch.Tensor, name: str) -> ir.TensorProtocol:
+    """Return a torch tensor as a constant of a graph; its bytes are read when the graph is saved."""
     from onnx_ir.tensor_adapters import TorchTensor
 
     return TorchTensor(tensor.detach(), name=name)

@@ -1,1 +1,1 @@
-"""Is it the model, the settings or the machine? Models that are known to export, through everything here."""
+"""Tell whether the model, the settings or the machine is at fault, with models that are known to export."""

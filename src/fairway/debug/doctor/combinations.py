@@ -1,6 +1,6 @@
-"""Versions that do not go together: those that somebody met and reported, and those that packages themselves rule out.
+"""Versions that do not work together, as users reported them or as packages declare.
 
-The reported ones are a table, combinations.toml, each row with its threads. It is checked when it is read.
+The reports are in the table combinations.toml, each row with its sources. The table is checked when it is read.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from importlib import metadata, resources
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from fairway.diagnostics import Finding
+from fairway.diagnostics import Code, Finding
 
-_LINK = re.compile(r"[\w.-]+/[\w.-]+#\d+")
+_UPSTREAM_LINK = re.compile(r"[\w.-]+/[\w.-]+#\d+")
 
 
 class BadCombinationError(Exception):
-    """Our own table is wrong."""
+    """Fairway's own table is wrong."""
 
 
 @dataclass(frozen=True)
 class Combination:
-    """A row: ranges that are known not to go together, what happens, what to do, where it was reported."""
+    """A row: versions that fail together, the reason, what to do, and where it was reported."""
 
     together: dict[str, SpecifierSet]
     why: str
@@ -34,7 +34,7 @@ class Combination:
     links: tuple[str, ...]
 
     def applies(self, versions: Mapping[str, str]) -> bool:
-        """Whether every package of the row is installed within its range; a local part such as +cpu does not count."""
+        """Return whether every package of the row is installed within its range, ignoring local parts such as +cpu."""
         return all(
             name in versions and range_.contains(versions[name].partition("+")[0], prereleases=True)
             for name, range_ in self.together.items()
@@ -42,67 +42,69 @@ class Combination:
 
 
 @cache
-def known() -> tuple[Combination, ...]:
-    """The table that comes with Fairway."""
-    return parse(resources.files(__package__).joinpath("combinations.toml").read_text(encoding="utf-8"))
+def load_combinations() -> tuple[Combination, ...]:
+    """Load the table that comes with Fairway."""
+    return parse_combinations(resources.files(__package__).joinpath("combinations.toml").read_text(encoding="utf-8"))
 
 
-def parse(text: str) -> tuple[Combination, ...]:
-    """The rows of a table; anything missing, misspelt or unsourced is an error at once."""
+def parse_combinations(text: str) -> tuple[Combination, ...]:
+    """Parse the rows of a table; anything missing, misspelled or without a source is an error."""
     try:
         rows = tomllib.loads(text)["combination"]
-        return tuple(_row(row) for row in rows)
+        return tuple(_parse_row(row) for row in rows)
     except (tomllib.TOMLDecodeError, InvalidSpecifier, KeyError, TypeError) as error:
         raise BadCombinationError(f"{type(error).__name__}: {error}") from error
 
 
-def _row(row: dict[str, object]) -> Combination:
+def _parse_row(row: dict[str, object]) -> Combination:
     together, why, todo, links = row.pop("together"), row.pop("why"), row.pop("todo"), row.pop("links")
     if row:
-        raise BadCombinationError(f"unknown: {', '.join(row)}")
+        raise BadCombinationError(f"unknown keys: {', '.join(row)}")
     if not isinstance(together, dict) or len(together) < 2:
-        raise BadCombinationError(f"a combination is of two packages or more: {together!r}")
-    if not (why and todo and isinstance(links, list) and links and all(_LINK.fullmatch(link) for link in links)):
-        raise BadCombinationError(f"{', '.join(together)}: a row says why, what to do, and owner/repo#number")
+        raise BadCombinationError(f"expected two packages or more, got {together!r}")
+    if not (
+        why and todo and isinstance(links, list) and links and all(_UPSTREAM_LINK.fullmatch(link) for link in links)
+    ):
+        raise BadCombinationError(f"{', '.join(together)}: a row needs why, todo, and links such as owner/repo#number")
     return Combination({name: SpecifierSet(r) for name, r in together.items()}, str(why), str(todo), tuple(links))
 
 
-def clashes(versions: Mapping[str, str]) -> list[Finding]:
-    """What is known against the versions installed."""
-    found = []
-    for row in known():
+def find_conflicts(versions: Mapping[str, str]) -> list[Finding]:
+    """Return a finding for each known conflict of the installed versions."""
+    findings = []
+    for row in load_combinations():
         if row.applies(versions):
             seen = " and ".join(f"{name} {versions[name]}" for name in row.together)
-            found.append(Finding("FW603", seen, why=row.why, todo=(row.todo,), upstream=row.links))
-    return [*found, *ruled_out(versions)]
+            findings.append(Finding(Code.VERSIONS_CLASH, seen, why=row.why, todo=(row.todo,), upstream=row.links))
+    return [*findings, *find_unmet_requirements(versions)]
 
 
-def ruled_out(versions: Mapping[str, str]) -> list[Finding]:
-    """Packages installed beside a version of another that they declare they cannot use."""
-    found = []
+def find_unmet_requirements(versions: Mapping[str, str]) -> list[Finding]:
+    """Return a finding for each package that is installed with a version of another that it excludes."""
+    findings = []
     for package in ("fairway", *versions):
-        for need in _needs(package):
-            here = versions.get(need.name.lower().replace("_", "-"))
-            if here is not None and not need.specifier.contains(here, prereleases=True):
-                found.append(
+        for requirement in _list_requirements(package):
+            installed = versions.get(requirement.name.lower().replace("_", "-"))
+            if installed is not None and not requirement.specifier.contains(installed, prereleases=True):
+                findings.append(
                     Finding(
-                        "FW603",
-                        f"{package} asks for {need.name}{need.specifier}, and {here} is installed",
-                        todo=(f"pip install '{need.name}{need.specifier}'",),
+                        Code.VERSIONS_CLASH,
+                        f"{package} requires {requirement.name}{requirement.specifier}, but {installed} is installed",
+                        todo=(f"pip install '{requirement.name}{requirement.specifier}'",),
                     )
                 )
-    return found
+    return findings
 
 
-def _needs(package: str) -> Iterator[Requirement]:
+def _list_requirements(package: str) -> Iterator[Requirement]:
     try:
         lines = metadata.requires(package) or ()
     except metadata.PackageNotFoundError:
         return
     for line in lines:
         try:
-            need = Requirement(line)
+            requirement = Requirement(line)
         except InvalidRequirement:
             continue
-        if need.marker is None or need.marker.evaluate({"extra": ""}):
-            yield need
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            yield requirement

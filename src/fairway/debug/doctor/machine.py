@@ -1,4 +1,4 @@
-"""What this machine is and has, as far as it matters to an export. Nothing is imported for it that could be broken."""
+"""The properties of this machine that matter to an export. Imports no package that could be broken."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
-from fairway.diagnostics import Finding
+from fairway.diagnostics import Code, Finding
 
 PACKAGES = (
     "torch",
@@ -33,13 +33,13 @@ PACKAGES = (
     "sympy",
 )
 
-NEEDED = ("numpy", "torch", "onnx", "onnx_ir", "onnxscript", "onnxruntime")
-"""What every export imports, in an order in which the one to blame comes first."""
+REQUIRED_MODULES = ("numpy", "torch", "onnx", "onnx_ir", "onnxscript", "onnxruntime")
+"""The modules that every export imports, ordered so that the one to blame comes first."""
 
-WISHED = ("openvino", "transformers")
-"""What is imported where it is installed."""
+OPTIONAL_MODULES = ("openvino", "transformers")
+"""Imported if they are installed."""
 
-FLAGS = (
+CPU_FLAGS = (
     "avx2",
     "avx512f",
     "avx512_vnni",
@@ -53,12 +53,12 @@ FLAGS = (
     "bf16",
     "sve",
 )
-"""What decides which kernels a runtime takes, and with them speed and the last digits, int8 above all."""
+"""They decide which kernels a runtime uses, and so speed and the last digits, above all for int8."""
 
-LITTLE = 2**30
-"""Bytes of memory or disk below which an export of anything but a toy is likely to fail."""
+MIN_FREE_BYTES = 2**30
+"""With less memory or disk an export of any real model is likely to fail."""
 
-_IMPORT = """
+_IMPORT_PROGRAM = """
 import importlib, json, os, sys, warnings
 out = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
@@ -78,7 +78,7 @@ if "onnxruntime" in sys.modules:
 
 @dataclass(frozen=True)
 class Machine:
-    """Versions, platform, room, and what can be imported."""
+    """Versions, platform, free memory and disk, and the modules that can be imported."""
 
     versions: dict[str, str]
     platform: str
@@ -86,25 +86,25 @@ class Machine:
     cpus: int
     flags: tuple[str, ...]
     memory: int
-    """Bytes that are available, within the container's limit where there is one."""
+    """Available bytes, within the container's limit if there is one."""
     memory_total: int
     disk: int
     """Bytes free in the folder for temporary files."""
     providers: tuple[str, ...] = ()
     broken: dict[str, str] = field(default_factory=dict)
-    """Modules that cannot be imported, and why."""
+    """Modules that cannot be imported, with the error."""
 
 
-def look_around() -> Machine:
-    """Looks at everything; each import happens in a process of its own, which it may take down."""
-    imports, providers = try_imports((*NEEDED, *(name for name in WISHED if _installed(name))))
-    available, total = _memory()
+def inspect_machine() -> Machine:
+    """Collect everything; imports run in a separate process, which they may crash."""
+    imports, providers = try_imports((*REQUIRED_MODULES, *(name for name in OPTIONAL_MODULES if _is_installed(name))))
+    available, total = _read_memory()
     return Machine(
-        versions=versions(),
+        versions=list_versions(),
         platform=f"{platform.system()} {platform.release()}, {platform.machine()}",
         libc=" ".join(platform.libc_ver()).strip() or "unknown",
         cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        flags=tuple(flag for flag in FLAGS if flag in _cpu_flags()),
+        flags=tuple(flag for flag in CPU_FLAGS if flag in _read_cpu_flags()),
         memory=available,
         memory_total=total,
         disk=shutil.disk_usage(tempfile.gettempdir()).free,
@@ -113,48 +113,49 @@ def look_around() -> Machine:
     )
 
 
-def versions() -> dict[str, str]:
-    """What is installed, by the names to install it by; Python among them."""
-    found = {"python": platform.python_version()}
+def list_versions() -> dict[str, str]:
+    """Return installed versions by package name, including Python's."""
+    versions = {"python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
-    return found
+            versions[package] = metadata.version(package)
+    return versions
 
 
 def try_imports(names: Sequence[str], seconds: float = 120.0) -> tuple[dict[str, str], list[str]]:
-    """Why each module cannot be imported, empty where it can; and ONNX Runtime's providers.
+    """Return the import error of each module, empty if it works; and ONNX Runtime's providers.
 
-    An import that kills its process, as an illegal instruction does, is a result; the rest are tried without it.
+    An import that kills its process, such as by an illegal instruction, is a result; the remaining ones are tried
+    again.
     """
-    found: dict[str, str] = {}
+    problems: dict[str, str] = {}
     providers: list[str] = []
-    while left := [name for name in names if name not in found]:
-        said, ending = _run([sys.executable, "-c", _IMPORT, *left], seconds)
-        for line in said.splitlines():
+    while pending := [name for name in names if name not in problems]:
+        output, ending = _run_command([sys.executable, "-c", _IMPORT_PROGRAM, *pending], seconds)
+        for line in output.splitlines():
             with contextlib.suppress(ValueError):
-                name, answer = json.loads(line)
+                name, value = json.loads(line)
                 if name == "providers":
-                    providers = answer
+                    providers = value
                 else:
-                    found[name] = answer
-        silent = next((name for name in left if name not in found), None)
-        if silent is not None:
-            found[silent] = ending
-    return found, providers
+                    problems[name] = value
+        killed_by = next((name for name in pending if name not in problems), None)
+        if killed_by is not None:
+            problems[killed_by] = ending
+    return problems, providers
 
 
-def _run(command: list[str], seconds: float) -> tuple[str, str]:
-    """What a process printed, and how it ended where it did not end well."""
+def _run_command(command: list[str], seconds: float) -> tuple[str, str]:
+    """Return what a process printed, and how it ended if it failed."""
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=seconds)
     except subprocess.TimeoutExpired as error:
         return (error.stdout or b"").decode(errors="replace"), f"no answer within {seconds:.0f} s"
-    how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
-    return done.stdout.decode(errors="replace"), f"the import ended its process with {how}"
+    ending = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
+    return done.stdout.decode(errors="replace"), f"the import ended its process with {ending}"
 
 
-def _installed(name: str) -> bool:
+def _is_installed(name: str) -> bool:
     try:
         metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -162,40 +163,40 @@ def _installed(name: str) -> bool:
     return True
 
 
-def _read(path: str) -> str:
+def _read_text(path: str) -> str:
     try:
         return Path(path).read_text(errors="replace")
     except OSError:
         return ""
 
 
-def _cpu_flags() -> set[str]:
-    found = re.search(r"^(?:flags|Features)\s*:\s*(.*)$", _read("/proc/cpuinfo"), re.MULTILINE)
-    return set(found[1].split()) if found else set()
+def _read_cpu_flags() -> set[str]:
+    match = re.search(r"^(?:flags|Features)\s*:\s*(.*)$", _read_text("/proc/cpuinfo"), re.MULTILINE)
+    return set(match[1].split()) if match else set()
 
 
-def _memory() -> tuple[int, int]:
-    """Bytes available and in all; a container's limit counts where it is lower."""
-    sizes = {name: int(kb) * 1024 for name, kb in re.findall(r"^(\w+):\s+(\d+) kB$", _read("/proc/meminfo"), re.M)}
+def _read_memory() -> tuple[int, int]:
+    """Return available and total bytes; a container's limit counts if it is lower."""
+    sizes = {name: int(kb) * 1024 for name, kb in re.findall(r"^(\w+):\s+(\d+) kB$", _read_text("/proc/meminfo"), re.M)}
     total, available = sizes.get("MemTotal", 0), sizes.get("MemAvailable", 0)
-    limit, used = _read("/sys/fs/cgroup/memory.max").strip(), _read("/sys/fs/cgroup/memory.current").strip()
+    limit, used = _read_text("/sys/fs/cgroup/memory.max").strip(), _read_text("/sys/fs/cgroup/memory.current").strip()
     if limit.isdigit() and used.isdigit() and int(limit) < total:
         total, available = int(limit), min(available, max(int(limit) - int(used), 0))
     return available, total
 
 
-def complaints(machine: Machine) -> list[Finding]:
-    """What is wrong with the machine as it stands, before anything is exported."""
-    found = [
+def find_problems(machine: Machine) -> list[Finding]:
+    """Return the problems of the machine itself, before anything is exported."""
+    findings = [
         Finding(
-            "FW604",
+            Code.IMPORT_FAILS,
             f"import {name}: {problem}",
             todo=(f"Run python -c 'import {name}' and read its error.", f"Install it again: pip install {name}"),
         )
         for name, problem in machine.broken.items()
-        if name in NEEDED
+        if name in REQUIRED_MODULES
     ]
-    for what, size in (("memory", machine.memory), ("disk for temporary files", machine.disk)):
-        if 0 < size < LITTLE:
-            found.append(Finding("FW605", f"{size / 2**20:.0f} MB of {what}"))
-    return found
+    for resource, size in (("memory", machine.memory), ("disk for temporary files", machine.disk)):
+        if 0 < size < MIN_FREE_BYTES:
+            findings.append(Finding(Code.LITTLE_ROOM, f"{size / 2**20:.0f} MB of {resource}"))
+    return findings

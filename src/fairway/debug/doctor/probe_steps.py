@@ -1,4 +1,4 @@
-"""The tools that a model meets on its way, and what one of them did to one probe. Needs no torch."""
+"""The tools that a model passes through, and the result of one of them for one probe. Needs no torch."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ PYTORCH, CAPTURE, DYNAMO, TORCHSCRIPT, CHECKER, ORT = (
 
 @dataclass(frozen=True)
 class ProbeStep:
-    """One tool at work on one probe: what went wrong, or nothing."""
+    """One tool's work on one probe; the problem is empty if it worked."""
 
     probe: str
     tool: str
     way: str
-    """The exporter whose way it was on."""
+    """The exporter on whose path the step was."""
     problem: str = ""

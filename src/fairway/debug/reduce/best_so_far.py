@@ -1,4 +1,4 @@
-"""The best so far on the disk, so that a kill loses nothing."""
+"""The smallest program so far, on disk, so that a killed run loses nothing."""
 
 from __future__ import annotations
 
@@ -7,48 +7,50 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fairway.debug.reduce.issue_report import Reduced, write_report
+from fairway.debug.reduce.issue_report import ReduceResult, write_report
 from fairway.debug.reduce.program import Program, Ref
-from fairway.debug.reduce.reproducer import title_of, write_script
-from fairway.debug.reduce.trial_export import FailureSignature, Seen
+from fairway.debug.reduce.reproducer import make_title, write_script
+from fairway.debug.reduce.trial_export import FailureSignature, TrialOutcome
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
+from fairway.workers.staging import replace_file
 
-STATE = "state.json"
+STATE_FILE = "state.json"
 
 
-def resume(folder: Path, whole: Program, exporter: str, signature: FailureSignature) -> Program | None:
-    """Where an earlier run was that cut down the same model for the same failure, if there was one."""
+def read_best_so_far(folder: Path, full_program: Program, exporter: str, signature: FailureSignature) -> Program | None:
+    """Return the program of an earlier run on the same model and failure, if there is one."""
     try:
-        state = json.loads((folder / STATE).read_text())
-        if state["mark"] != _mark(whole, exporter, signature):
+        state = json.loads((folder / STATE_FILE).read_text())
+        if state["mark"] != _make_mark(full_program, exporter, signature):
             return None
-        kept = set(state["calls"])
-        program = whole.only([call for call in whole.calls if call.var in kept])
-        program = program if state["trained"] else program.untrained()
-        program = program.closed() if state["closed"] else program
-        program = program.held_back() if state["held"] else program
+        variables = set(state["calls"])
+        program = full_program.keep_calls([call for call in full_program.calls if call.var in variables])
+        program = program if state["trained"] else program.without_gradients()
+        program = program.with_fixed_sizes() if state["closed"] else program
+        program = program.with_held_gradients() if state["held"] else program
         return replace(program, outputs=tuple(Ref(var, tuple(path)) for var, path in state["outputs"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _mark(whole: Program, exporter: str, signature: FailureSignature) -> Any:
-    return [exporter, str(signature), [[call.var, call.name] for call in whole.calls]]
+def _make_mark(full_program: Program, exporter: str, signature: FailureSignature) -> Any:
+    return [exporter, str(signature), [[call.var, call.name] for call in full_program.calls]]
 
 
-class Keeper:
-    """Writes what `resume` reads, and the script beside it."""
+class BestSoFar:
+    """Writes the state that `read_best_so_far` reads, and the script."""
 
-    def __init__(self, folder: Path, whole: Program, exporter: str, seen: Seen) -> None:
+    def __init__(self, folder: Path, full_program: Program, exporter: str, seen: TrialOutcome) -> None:
         assert seen.signature is not None
         self._folder, self._exporter, self._seen = folder, exporter, seen
-        self._mark = _mark(whole, exporter, seen.signature)
+        self._mark = _make_mark(full_program, exporter, seen.signature)
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise complain("FW009", f"{folder}: {error.strerror}") from error
+            raise complain(Code.CANNOT_WRITE, f"{folder}: {error.strerror}") from error
 
-    def keep(self, program: Program) -> None:
+    def save(self, program: Program) -> None:
         state = {
             "mark": self._mark,
             "calls": [call.var for call in program.calls],
@@ -57,16 +59,16 @@ class Keeper:
             "held": program.held,
             "trained": any(tensor.requires_grad for tensor in program.weights.values()),
         }
-        self._put(STATE, json.dumps(state))
-        self._put("repro.py", write_script(program, self._exporter, title_of(self._seen, program, self._exporter)))
+        self._replace_file(STATE_FILE, json.dumps(state))
+        self._replace_file(
+            "repro.py", write_script(program, self._exporter, make_title(self._seen, program, self._exporter))
+        )
 
-    def finish(self, reduced: Reduced) -> None:
-        self._put("repro.py", reduced.script)
-        self._put("report.md", write_report(reduced))
-        (self._folder / STATE).unlink(missing_ok=True)
+    def finish(self, reduced: ReduceResult) -> None:
+        self._replace_file("repro.py", reduced.script)
+        self._replace_file("report.md", write_report(reduced))
+        (self._folder / STATE_FILE).unlink(missing_ok=True)
 
-    def _put(self, name: str, text: str) -> None:
-        """Whole or not at all."""
-        fresh = self._folder / f".{name}.new"
-        fresh.write_text(text)
-        fresh.replace(self._folder / name)
+    def _replace_file(self, name: str, text: str) -> None:
+        """Replace the file atomically."""
+        replace_file(self._folder / name, text)

@@ -1,36 +1,36 @@
-"""Tensors that a script can draw in place of those that a model had."""
+"""Random tensors that a script can draw in place of a model's own."""
 
 from __future__ import annotations
 
 import torch
 
 
-def draw(tensor: torch.Tensor) -> torch.Tensor:
-    """What a script draws in place of a tensor, laid out in memory as that was; see `script.drawn`."""
-    seed = torch.Generator().manual_seed(0)
-    shape = [tensor.shape[axis] for axis in layout(tensor)]
+def draw_like(tensor: torch.Tensor) -> torch.Tensor:
+    """Return what a script draws in place of a tensor, in the same memory layout; see `reproducer.write_tensor`."""
+    generator = torch.Generator().manual_seed(0)
+    shape = [tensor.shape[axis] for axis in sort_axes_by_memory(tensor)]
     if tensor.dtype == torch.bool:
-        made = torch.rand(shape, generator=seed) > 0.5
+        drawn = torch.rand(shape, generator=generator) > 0.5
     elif tensor.dtype.is_floating_point or tensor.dtype.is_complex:
-        made = torch.randn(shape, generator=seed).to(tensor.dtype)
+        drawn = torch.randn(shape, generator=generator).to(tensor.dtype)
     else:
-        made = torch.randint(*span(tensor), shape, generator=seed, dtype=tensor.dtype)
-    return made.permute(back(layout(tensor)))
+        drawn = torch.randint(*find_integer_bounds(tensor), shape, generator=generator, dtype=tensor.dtype)
+    return drawn.permute(invert_permutation(sort_axes_by_memory(tensor)))
 
 
-def layout(tensor: torch.Tensor) -> tuple[int, ...]:
-    """The axes as they follow each other in memory: what an exporter makes of a view, or of attention, hangs on it."""
+def sort_axes_by_memory(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Return the axes in memory order: exporters treat views and attention differently by it."""
     axes, strides = range(tensor.dim()), tensor.stride()
     return tuple(axes if tensor.is_contiguous() else sorted(axes, key=lambda axis: -strides[axis]))
 
 
-def back(order: tuple[int, ...]) -> tuple[int, ...]:
-    """How to permute what was put into that order."""
+def invert_permutation(order: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the permutation that undoes `order`."""
     return tuple(order.index(axis) for axis in range(len(order)))
 
 
-def span(tensor: torch.Tensor) -> tuple[int, int]:
-    """The whole numbers that the tensor has, as bounds to draw between."""
+def find_integer_bounds(tensor: torch.Tensor) -> tuple[int, int]:
+    """Return the range of the tensor's integers, as bounds to draw between."""
     if tensor.numel() == 0:
         return 0, 1
     return int(tensor.min()), int(tensor.max()) + 1

@@ -1,10 +1,10 @@
-"""How a model fails, and the calls of it that fail in the same way: where cutting starts."""
+"""Find how a model fails, and the calls that fail in the same way: the start of cutting."""
 
 from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,44 +13,44 @@ from typing import Any
 
 import torch
 
-from fairway.convert.rewrite.find import suspects
-from fairway.debug.reduce.best_so_far import resume
-from fairway.debug.reduce.call_recorder import record
-from fairway.debug.reduce.first_cut import aim
-from fairway.debug.reduce.last_checks import Clock, checks
-from fairway.debug.reduce.other_branch import parted
-from fairway.debug.reduce.program import ASKED, TAKEN, Program
-from fairway.debug.reduce.recorded_model import Recording, recorded, telling
-from fairway.debug.reduce.suspect_calls import places
-from fairway.debug.reduce.trial_export import FailureSignature, Seen, TrialCase, TrialRunner, dynamic
+from fairway.convert.rewrite.find import find_suspects
+from fairway.debug.reduce.best_so_far import read_best_so_far
+from fairway.debug.reduce.call_recorder import record_calls
+from fairway.debug.reduce.first_cut import cut_to_suspect
+from fairway.debug.reduce.last_checks import TimeBudget, passes_check
+from fairway.debug.reduce.other_branch import find_parting
+from fairway.debug.reduce.program import NUMBER_QUESTIONS, TENSOR_QUESTIONS, Program
+from fairway.debug.reduce.recorded_model import Recording, choose_distinct_sizes, record_model
+from fairway.debug.reduce.suspect_calls import find_places
+from fairway.debug.reduce.trial_export import FailureSignature, TrialCase, TrialOutcome, TrialRunner, list_dynamic_axes
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import UserError, complain
-from fairway.judge.runtimes.eager import as_exported
-from fairway.model.outputs import output_leaves
+from fairway.judge.runtimes.eager import set_export_flags
+from fairway.model.outputs import find_output_leaves
 from fairway.model.subject import Subject
+from fairway.record.progress import EventSink, StageStarted, StillWorking
 
-Progress = Callable[[Any], None]
+NAMED_LINES_SHARE = 0.5
+"""The share of the remaining time for the lines that a failure names, before all calls are tried."""
 
-SHARE = 0.5
-"""Of the time left, for the lines that a failure names, before all calls are tried."""
-
-POINTED = 200
-"""Calls: up to here a part is tried before all of them are, which may take a minute."""
+MAX_NAMED_CALLS = 200
+"""A part with at most so many calls is tried before all of them are, which may take a minute."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """A failure, and what it is cut down from."""
+    """A failure, and the program to cut down."""
 
-    bench: TrialRunner
-    seen: Seen
-    whole: Program
+    runner: TrialRunner
+    seen: TrialOutcome
+    full_program: Program
     program: Program
     """The calls that fail in the same way: all of them, or a part that was found at once."""
-    cut: bool
-    """Whether it is such a part."""
+    is_part: bool
+    """Tells whether `program` is such a part."""
 
 
-class Plain(torch.nn.Module):
+class PlainModel(torch.nn.Module):
     """The model itself, with plain tensors in and out."""
 
     def __init__(self, subject: Subject) -> None:
@@ -60,123 +60,150 @@ class Plain(torch.nn.Module):
 
     def forward(self, *tensors: torch.Tensor) -> Any:
         args, kwargs = self._call(tensors)
-        return tuple(leaf.value for leaf in output_leaves(self.model(*args, **kwargs)))
+        return tuple(leaf.value for leaf in find_output_leaves(self.model(*args, **kwargs)))
 
 
-def failing(
-    subject: Subject, folder: Path, exporters: Sequence[str], check: str | None, clock: Clock, progress: Progress
+def find_failure(
+    subject: Subject,
+    folder: Path,
+    exporters: Sequence[str],
+    check: str | None,
+    time_budget: TimeBudget,
+    on_event: EventSink,
 ) -> Start | None:
-    """The first exporter that fails on the model, and where to start. None where none does anything wrong."""
-    subject = telling(subject)
+    """Return the first exporter that fails on the model, and where to start; None if none does anything wrong."""
+    subject = choose_distinct_sizes(subject)
     subject.model.eval()
-    progress(("stage", "writing down the model's calls"))
-    recording = recorded(subject)
-    whole, samples = recording.program, recording.samples
-    tick = partial(progress, ("tick",))
+    on_event(StageStarted("recording the model's calls"))
+    recording = record_model(subject)
+    full_program, samples = recording.program, recording.samples
+    tick = partial(on_event, StillWorking())
     for exporter in exporters:
-        progress(("stage", f"all {len(whole.calls)} calls by {exporter}"))
-        bench = TrialRunner(exporter, clock.limit, tick)
-        case = TrialCase(Plain(subject).eval(), (*samples, *recording.apart), dynamic(whole, samples[0]))
-        seen = TrialRunner(exporter, clock.generous, tick).judge(case)
+        on_event(StageStarted(f"all {len(full_program.calls)} calls by {exporter}"))
+        runner = TrialRunner(exporter, time_budget.limit, tick)
+        case = TrialCase(
+            PlainModel(subject).eval(),
+            (*samples, *recording.other_branch_samples),
+            list_dynamic_axes(full_program, samples[0]),
+        )
+        seen = TrialRunner(exporter, time_budget.generous_limit, tick).judge(case)
         if check is not None:
-            if checks(whole, exporter, check):
-                seen = Seen(FailureSignature("check", "kept by", check), seen.said)
-                plain = _at(whole, seen)
-                kept = resume(folder, plain, exporter, FailureSignature("check", "kept by", check))
-                return Start(bench, seen, plain, kept or plain, kept is not None)
+            if passes_check(full_program, exporter, check):
+                seen = TrialOutcome(FailureSignature("check", "kept by", check), seen.message)
+                plain = _keep_failing_input(full_program, seen)
+                earlier = read_best_so_far(folder, plain, exporter, FailureSignature("check", "kept by", check))
+                return Start(runner, seen, plain, earlier or plain, earlier is not None)
         elif seen.signature is not None:
-            if seen.other is not None and seen.other >= len(whole.others):
-                return _apart(subject, folder, bench, seen, recording)
-            return _start(subject, folder, bench, seen, whole, clock, progress)
+            if seen.other is not None and seen.other >= len(full_program.others):
+                return _start_at_other_branch(_Failure(subject, folder, runner, seen), recording)
+            return _start_from_calls(_Failure(subject, folder, runner, seen), full_program, time_budget, on_event)
     return None
 
 
-def _apart(subject: Subject, folder: Path, bench: TrialRunner, seen: Seen, recording: Recording) -> Start:
-    """The question that the model answered otherwise where the file is wrong."""
+@dataclass(frozen=True)
+class _Failure:
+    """A failure of the model by one exporter."""
+
+    subject: Subject
+    folder: Path
+    runner: TrialRunner
+    seen: TrialOutcome
+
+
+def _start_at_other_branch(failure: _Failure, recording: Recording) -> Start:
+    """Start from the decision that the model makes differently at the input at which the file is wrong."""
+    subject, runner, seen = failure.subject, failure.runner, failure.seen
     assert seen.signature is not None
     assert seen.other is not None
-    whole = recording.program
-    given = recording.apart[seen.other - len(whole.others)]
-    program = parted(whole, record(subject, given, recording.reads), seen.signature)
-    if program is None or bench(program).signature != seen.signature:
-        said = f"by {bench.exporter} the file is wrong where the model goes another way: {seen.signature}"
-        raise not_by_calls(subject, said)
-    kept = resume(folder, program, bench.exporter, seen.signature)
-    return Start(bench, replace(seen, other=0), program, kept or program, cut=kept is not None)
+    full_program = recording.program
+    inputs = recording.other_branch_samples[seen.other - len(full_program.others)]
+    program = find_parting(full_program, record_calls(subject, inputs, recording.tracks_reads), seen.signature)
+    if program is None or runner(program).signature != seen.signature:
+        message = f"by {runner.exporter} the file is wrong where the model takes another branch: {seen.signature}"
+        raise make_not_by_calls_error(subject, message)
+    earlier = read_best_so_far(failure.folder, program, runner.exporter, seen.signature)
+    return Start(runner, replace(seen, other=0), program, earlier or program, is_part=earlier is not None)
 
 
-def _start(
-    subject: Subject, folder: Path, bench: TrialRunner, seen: Seen, whole: Program, clock: Clock, progress: Progress
-) -> Start:
-    """What an earlier run left, the place that the failure names, or all calls: the first that fails in this way."""
+def _start_from_calls(failure: _Failure, full_program: Program, time_budget: TimeBudget, on_event: EventSink) -> Start:
+    """Start from an earlier run, the place that the failure names, or all calls: the first that fails in this way."""
+    subject, folder, runner, seen = failure.subject, failure.folder, failure.runner, failure.seen
     assert seen.signature is not None
-    plain = _at(whole, seen)
+    plain = _keep_failing_input(full_program, seen)
     narrowed = replace(seen, other=0 if plain.others else None)
-    recordings = [plain, plain.pressed()] if seen.signature.code == "FW303" else [plain]
+    recordings = [plain, plain.with_forced_decisions()] if seen.signature.code == Code.DATA_DEPENDENT else [plain]
     for recording in recordings:
-        kept = resume(folder, recording, bench.exporter, seen.signature)
-        if kept is not None and bench(kept).signature == seen.signature:
-            progress(("stage", f"goes on with the {len(kept.calls)} calls that an earlier run left"))
-            return Start(bench, narrowed, recording, kept, cut=True)
-    progress(("stage", f"{seen.signature.code}: the lines that it names"))
-    for recording in (*recordings, *_told(subject, whole, seen)):
-        part = _pointed(recording, seen, bench, clock)
+        earlier = read_best_so_far(folder, recording, runner.exporter, seen.signature)
+        if earlier is not None and runner(earlier).signature == seen.signature:
+            on_event(StageStarted(f"continuing with the {len(earlier.calls)} calls of an earlier run"))
+            return Start(runner, narrowed, recording, earlier, is_part=True)
+    on_event(StageStarted(f"{seen.signature.code}: the lines that it names"))
+    for recording in (*recordings, *_record_as_exported(subject, full_program, seen)):
+        part = _cut_to_named_lines(recording, seen, runner, time_budget)
         if part is not None:
-            return Start(bench, narrowed, recording, part, cut=True)
-    ends: dict[str, None] = {}
-    progress(("stage", f"{seen.signature.code}: the calls without the model"))
-    for program in _ways(subject, whole, seen.signature):
+            return Start(runner, narrowed, recording, part, is_part=True)
+    outcomes: dict[str, None] = {}
+    on_event(StageStarted(f"{seen.signature.code}: the calls without the model"))
+    for program in _list_variants(subject, full_program, seen.signature):
         began = time.monotonic()
-        kept = resume(folder, _at(program, seen), bench.exporter, seen.signature)
-        if kept is not None and bench(kept).signature == seen.signature:
-            return Start(bench, narrowed, _at(program, seen), kept, cut=True)
-        again = TrialRunner(bench.exporter, clock.generous)(program)
+        earlier = read_best_so_far(folder, _keep_failing_input(program, seen), runner.exporter, seen.signature)
+        if earlier is not None and runner(earlier).signature == seen.signature:
+            return Start(runner, narrowed, _keep_failing_input(program, seen), earlier, is_part=True)
+        again = TrialRunner(runner.exporter, time_budget.generous_limit)(program)
         if again.signature == seen.signature:
-            clock.last = time.monotonic() - began  # if nothing smaller fails, what is to come takes as long
-            program = _at(program, again)
-            return Start(bench, replace(again, other=0 if program.others else None), program, program, cut=False)
-        ends[str(again.signature or again.said)] = None
-    said = f"by {bench.exporter} the model fails: {seen.signature}; its calls: {', '.join(ends)}"
-    raise not_by_calls(subject, said)
+            # If nothing smaller fails, later trials take as long.
+            time_budget.last_trial_seconds = time.monotonic() - began
+            program = _keep_failing_input(program, again)
+            return Start(runner, replace(again, other=0 if program.others else None), program, program, is_part=False)
+        outcomes[str(again.signature or again.message)] = None
+    message = f"by {runner.exporter} the model fails: {seen.signature}; its calls: {', '.join(outcomes)}"
+    raise make_not_by_calls_error(subject, message)
 
 
-def _at(program: Program, seen: Seen) -> Program:
-    """Tried, besides the example, at that other input alone at which the failure was seen."""
+def _keep_failing_input(program: Program, seen: TrialOutcome) -> Program:
+    """Keep, in addition to the example, only the input at which the failure was seen."""
     others = () if seen.other is None else program.others[seen.other : seen.other + 1]
     return replace(program, others=others)
 
 
-def _told(subject: Subject, whole: Program, seen: Seen) -> list[Program]:
-    """The calls that the model makes when told that it is exported, where no line that is named made any other."""
-    if seen.lines and not places(seen.lines, whole):
-        with suppress(Exception), as_exported():
-            return [_at(recorded(subject).program, seen)]
+def _record_as_exported(subject: Subject, full_program: Program, seen: TrialOutcome) -> list[Program]:
+    """Record the calls that the model makes during an export, if no line that is named made a recorded call."""
+    if seen.lines and not find_places(seen.lines, full_program):
+        with suppress(Exception), set_export_flags():
+            return [_keep_failing_input(record_model(subject).program, seen)]
     return []
 
 
-def _pointed(start: Program, seen: Seen, bench: TrialRunner, clock: Clock) -> Program | None:
-    """The part around a line of the model's own that the failure names, if that fails in the same way."""
+def _cut_to_named_lines(
+    start: Program, seen: TrialOutcome, runner: TrialRunner, time_budget: TimeBudget
+) -> Program | None:
+    """Return the part around a line of the model that the failure names, if it fails in the same way."""
     assert seen.signature is not None
     if seen.signature.stage == "compare":
-        return None  # that something is wrong shows at the end, not where it went wrong
-    until = clock.left * (1 - SHARE)
+        return None  # a wrong number shows at the end, not in the line that caused it
+    until = time_budget.seconds_left * (1 - NAMED_LINES_SHARE)
 
-    def enough() -> bool:
-        return clock.left < until or clock.enough()
+    def is_used_up() -> bool:
+        return time_budget.seconds_left < until or time_budget.is_used_up()
 
-    part = aim(start, seen, bench, lambda p: bench(p).signature == seen.signature, enough, POINTED)
+    part = cut_to_suspect(
+        start, seen, runner, lambda p: runner(p).signature == seen.signature, is_used_up, MAX_NAMED_CALLS
+    )
     return None if part is start else part
 
 
-def not_by_calls(subject: Subject, seen: str) -> UserError:
-    """Where a line of the model decides how many calls there are, that line is the cause, and it is named."""
+def make_not_by_calls_error(subject: Subject, seen: str) -> UserError:
+    """Make the error for a failure that the calls alone do not show.
+
+    If a line of the model decides how many calls there are, that line is the cause and is named.
+    """
     args, kwargs = subject.call(subject.make(subject.example, 1, "normal"))
-    given = inspect.signature(subject.model.forward).bind(*args, **kwargs).arguments
-    lines = [] if isinstance(subject.model, torch.jit.ScriptModule) else suspects(subject.model, given)
+    arguments = inspect.signature(subject.model.forward).bind(*args, **kwargs).arguments
+    lines = [] if isinstance(subject.model, torch.jit.ScriptModule) else find_suspects(subject.model, arguments)
     if not lines:
-        return complain("FW505", seen)
+        return complain(Code.CALLS_NOT_SEEN, seen)
     return complain(
-        "FW505",
+        Code.CALLS_NOT_SEEN,
         f"{seen}; in the model's own code {lines[0].detail}",
         where=lines[0].where,
         todo=(
@@ -186,21 +213,22 @@ def not_by_calls(subject: Subject, seen: str) -> UserError:
     )
 
 
-def _ways(subject: Subject, whole: Program, failure: FailureSignature) -> Iterator[Program]:
-    """The model's calls, as they may look to an exporter, the likeliest first; each costs as much as the model."""
-    asks = any(call.name in (*ASKED, *TAKEN) for call in whole.calls)
-    if asks and failure.code != "FW303":
-        yield whole.undecided()  # the exporter got past those questions, as models ask some only in eager mode
-    yield whole
-    if failure.code == "FW303":
-        yield whole.pressed()
-    if any(tensor.requires_grad for tensor in whole.weights.values()):
-        yield whole.untrained()
-    if not asks or failure.code == "FW303":
-        yield whole.undecided()
-    told = whole
-    with suppress(Exception), as_exported():
-        told = recorded(subject).program
-    if not whole.same_calls(told):
-        yield told
-        yield told.undecided()
+def _list_variants(subject: Subject, full_program: Program, failure: FailureSignature) -> Iterator[Program]:
+    """Yield the model's calls as an exporter may see them, likeliest first. Each costs as much as the model to try."""
+    has_questions = any(call.name in (*TENSOR_QUESTIONS, *NUMBER_QUESTIONS) for call in full_program.calls)
+    if has_questions and failure.code != Code.DATA_DEPENDENT:
+        # Models ask some questions only in eager mode, and the exporter got past them.
+        yield full_program.without_decisions()
+    yield full_program
+    if failure.code == Code.DATA_DEPENDENT:
+        yield full_program.with_forced_decisions()
+    if any(tensor.requires_grad for tensor in full_program.weights.values()):
+        yield full_program.without_gradients()
+    if not has_questions or failure.code == Code.DATA_DEPENDENT:
+        yield full_program.without_decisions()
+    exported = full_program
+    with suppress(Exception), set_export_flags():
+        exported = record_model(subject).program
+    if not full_program.has_same_calls(exported):
+        yield exported
+        yield exported.without_decisions()

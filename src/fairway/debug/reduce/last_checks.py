@@ -1,4 +1,4 @@
-"""What comes after cutting: the script on its own, what the failure is not, and the time that these take."""
+"""The steps after cutting: run the script alone, rule out other causes, and reserve time for both."""
 
 from __future__ import annotations
 
@@ -12,38 +12,43 @@ from pathlib import Path
 
 from fairway.debug.reduce.program import Program
 from fairway.debug.reduce.reproducer import write_script
-from fairway.debug.reduce.trial_export import EXPORTERS, Seen, TrialRunner, failed_script
+from fairway.debug.reduce.trial_export import EXPORTERS, TrialOutcome, TrialRunner, is_same_failure
 
-LOADING = 10.0
-"""Seconds until a fresh Python has torch and onnxruntime, on a busy machine."""
+PYTHON_START_SECONDS = 10.0
+"""Until a new Python process has imported torch and onnxruntime, on a busy machine."""
 
 
-class Clock:
-    """How long there is for cutting, so that what comes after it ends in time too."""
+class TimeBudget:
+    """Divides the time between cutting and the steps after it."""
 
     def __init__(self, budget: float, limit: float) -> None:
         self.started = time.monotonic()
         self.limit = limit
-        self.last = 0.0
-        """Seconds that the last trial took which was a step forward; those to come take about as long."""
+        self.last_trial_seconds = 0.0
+        """Seconds of the last successful trial; later ones take about as long."""
         self._budget = budget
 
     @property
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         return self.started + self._budget - time.monotonic()
 
     @property
-    def generous(self) -> float:
-        """A limit for a trial of everything: cut off too early, it would be taken for one that does not end."""
-        return max(self.limit, min(3 * self.limit, self.left / 2))
+    def generous_limit(self) -> float:
+        """The limit for a trial of the whole model, long enough not to take a slow model for an endless one."""
+        return max(self.limit, min(3 * self.limit, self.seconds_left / 2))
 
-    def enough(self) -> bool:
-        """To come are: all numbers drawn, the script in a Python that has to load torch first, two for the report."""
-        closing = min(self._budget / 3, LOADING + 5 * self.last)
-        return self.left < closing
+    def is_used_up(self) -> bool:
+        """Return whether cutting must stop.
+
+        Still to come are a trial with random numbers, the script in a new Python that must import torch, and two trials
+        for the report.
+        """
+        closing = min(self._budget / 3, PYTHON_START_SECONDS + 5 * self.last_trial_seconds)
+        return self.seconds_left < closing
 
 
-def checks(program: Program, exporter: str, check: str) -> bool:
+def passes_check(program: Program, exporter: str, check: str) -> bool:
+    """Return whether the user's command accepts the program's script."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "repro.py"
         path.write_text(write_script(program, exporter, "a candidate"))
@@ -51,41 +56,49 @@ def checks(program: Program, exporter: str, check: str) -> bool:
         return done.returncode == 0
 
 
-def runs_alone(script: str, seen: Seen, check: str | None, clock: Clock) -> bool:
-    """The script in a Python of its own, outside the user's folder."""
+def fails_alone(script: str, failure: TrialOutcome, check: str | None, clock: TimeBudget) -> bool:
+    """Run the script in a separate Python, outside the user's folder; return whether it fails in the same way."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "repro.py"
         path.write_text(script)
         if check is not None:
             return subprocess.run([*shlex.split(check), str(path)], cwd=folder, capture_output=True).returncode == 0
         try:
-            clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-            seconds = max(clock.left, clock.limit + LOADING)  # else what was cut down would stay unproven
+            environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+            # A script that is stopped early proves nothing.
+            seconds = max(clock.seconds_left, clock.limit + PYTHON_START_SECONDS)
             done = subprocess.run(
-                [sys.executable, str(path)], cwd=folder, capture_output=True, text=True, timeout=seconds, env=clean
+                [sys.executable, str(path)],
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                timeout=seconds,
+                env=environment,
             )
         except subprocess.TimeoutExpired:
-            return seen.signature is not None and seen.signature.stage == "time"
-        return failed_script(done.returncode, done.stderr, seen)
+            return failure.signature is not None and failure.signature.stage == "time"
+        return is_same_failure(done.returncode, done.stderr, failure)
 
 
-def rule_out(program: Program, bench: TrialRunner, seen: Seen, clock: Clock) -> dict[str, str]:
-    """What the failure is not, each tried while there is time."""
-    found = {"PyTorch itself": "runs the same module at the same inputs"}
-    other = next(name for name in EXPORTERS if name != bench.exporter)
+def rule_out(program: Program, runner: TrialRunner, seen: TrialOutcome, clock: TimeBudget) -> dict[str, str]:
+    """Try other causes of the failure while there is time, and describe each result."""
+    results = {"PyTorch itself": "runs the same module at the same inputs"}
+    other = next(name for name in EXPORTERS if name != runner.exporter)
     trials = {
         f"the other exporter (dynamo={other == 'dynamo'})": (other, program),
-        "all sizes fixed": (bench.exporter, program.closed()),
+        "all sizes fixed": (runner.exporter, program.with_fixed_sizes()),
     }
-    for what, (exporter, part) in trials.items():
-        seconds = min(clock.limit, clock.left)
-        seen_there = TrialRunner(exporter, seconds)(part) if seconds > 0 else Seen(None, "not tried: the time was up")
-        found[what] = _outcome(seen_there, seen)
-    return found
+    for cause, (exporter, candidate) in trials.items():
+        seconds = min(clock.limit, clock.seconds_left)
+        outcome = TrialOutcome(None, "not tried: the time was up")
+        if seconds > 0:
+            outcome = TrialRunner(exporter, seconds)(candidate)
+        results[cause] = _describe_outcome(outcome, seen)
+    return results
 
 
-def _outcome(said: Seen, seen: Seen) -> str:
-    if said.signature is None:
-        return "right" if said.said == "right" else said.said
-    same = "fails in the same way" if said.signature == seen.signature else "fails otherwise"
-    return f"{same}: {' '.join(said.said.split())[:160]}"
+def _describe_outcome(outcome: TrialOutcome, seen: TrialOutcome) -> str:
+    if outcome.signature is None:
+        return "right" if outcome.message == "right" else outcome.message
+    same = "fails in the same way" if outcome.signature == seen.signature else "fails in another way"
+    return f"{same}: {' '.join(outcome.message.split())[:160]}"

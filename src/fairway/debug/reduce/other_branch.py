@@ -1,74 +1,77 @@
-"""Where a model goes another way at another input: the question that was answered otherwise, and its answer.
+"""The decision behind a different branch at another input, and its answer.
 
-A tracer writes down the way that the example took, and the file takes it at every input. What comes after the parting
-has no counterpart at the other input. What decided it has, and it is what the file has wrong.
+A tracer records the branch of the example, and the file takes it at every input. Calls after the parting have no
+counterpart at the other input. The value that decided does, and it is wrong in the file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import torch
 
-from fairway.debug.reduce.program import Program, ProgramCall, Ref
+from fairway.debug.reduce.program import Program, ProgramCall, Ref, Value
 from fairway.debug.reduce.program_replay import replay
 from fairway.debug.reduce.trial_export import FailureSignature
 
-LONG = 4096
-"""A larger answer is no size for a tensor."""
+MAX_SIZE_ANSWER = 4096
+"""A larger answer cannot be the size of a tensor."""
 
 
-def parted(whole: Program, other: Program, failure: FailureSignature) -> Program | None:
-    """The calls up to the last question before the ways part, with its answer as a tensor: a number where the model's
-    numbers were wrong, a size where its shape was.
+def find_parting(full_program: Program, other: Program, failure: FailureSignature) -> Program | None:
+    """Return the calls up to the last decision before the branches part, with its answer as a tensor.
 
-    None where no answer differs, or where the failure is of another kind.
+    The answer is a number if the model's numbers were wrong, and a size if its shape was. None if no answer differs, or
+    if the failure is of another kind.
     """
     if failure.stage != "compare" or failure.detail not in ("numbers", "shape"):
         return None
-    at = _question(whole, other)
+    at = _find_decision(full_program, other)
     if at is None:
         return None
-    asked = whole.calls[at]
-    answers = [table[Ref(asked.var)] for table in (whole.seen, other.seen)]
-    if failure.detail == "shape" and not all(0 <= answer <= LONG for answer in answers):
+    decision = full_program.calls[at]
+    answers = [table[Ref(decision.var)] for table in (full_program.seen, other.seen)]
+    if failure.detail == "shape" and not all(0 <= answer <= MAX_SIZE_ANSWER for answer in answers):
         return None
-    told = _told(asked, max(call.var for call in whole.calls) + 1, failure.detail == "shape")
-    outputs = (Ref(told[-1].var),)
-    calls = (*whole.calls[: at + 1], *told)
-    weights = {ref: tensor for ref, tensor in whole.weights.items() if any(ref in call.reads() for call in calls)}
-    program = replace(whole, calls=calls, outputs=outputs, weights=weights, others=(other.seen,))
-    seen, elsewhere = (_with_answer(program, table, asked) for table in (whole.seen, other.seen))
-    return replace(program, seen=seen, others=(elsewhere,)).only(calls)
+    answer_calls = _make_answer_calls(
+        decision, max(call.var for call in full_program.calls) + 1, failure.detail == "shape"
+    )
+    outputs = (Ref(answer_calls[-1].var),)
+    calls = (*full_program.calls[: at + 1], *answer_calls)
+    weights = {
+        ref: tensor for ref, tensor in full_program.weights.items() if any(ref in call.list_refs() for call in calls)
+    }
+    program = replace(full_program, calls=calls, outputs=outputs, weights=weights, others=(other.seen,))
+    seen, elsewhere = (_add_answer(program, table, decision) for table in (full_program.seen, other.seen))
+    return replace(program, seen=seen, others=(elsewhere,)).keep_calls(calls)
 
 
-def _question(whole: Program, other: Program) -> int | None:
-    """The position of the last call that decides something, and otherwise, before the two have different calls."""
-    found = None
-    for i, (ours, theirs) in enumerate(zip(whole.calls, other.calls, strict=False)):
+def _find_decision(full_program: Program, other: Program) -> int | None:
+    """Return the position of the last decision with different answers before the calls differ."""
+    position = None
+    for i, (ours, theirs) in enumerate(zip(full_program.calls, other.calls, strict=False)):
         if (ours.var, ours.name) != (theirs.var, theirs.name):
             break
         ref = Ref(ours.var)
-        if ours.decides and ref in whole.seen and whole.seen[ref] != other.seen.get(ref):
-            found = i
-    return found
+        if ours.is_decision and ref in full_program.seen and full_program.seen[ref] != other.seen.get(ref):
+            position = i
+    return position
 
 
-def _told(asked: ProgramCall, var: int, as_size: bool) -> list[ProgramCall]:
-    answer = Ref(asked.var)
+def _make_answer_calls(decision: ProgramCall, var: int, as_size: bool) -> list[ProgramCall]:
+    answer = Ref(decision.var)
     if not as_size:
-        return [ProgramCall(var, "torch.tensor", (answer,), {}, asked.module)]
-    number = ProgramCall(var, "mul", (answer, 1), {}, asked.module)  # a yes or no is no size
-    return [number, ProgramCall(var + 1, "torch.ones", ((Ref(var),),), {}, asked.module)]
+        return [ProgramCall(var, "torch.tensor", (answer,), {}, decision.module)]
+    number = ProgramCall(var, "mul", (answer, 1), {}, decision.module)  # turns a bool into a size
+    return [number, ProgramCall(var + 1, "torch.ones", ((Ref(var),),), {}, decision.module)]
 
 
-def _with_answer(program: Program, table: Mapping[Ref, Any], asked: ProgramCall) -> dict[Ref, Any]:
-    """The values at one input that still mean the same, and those that were added."""
-    made = {call.var for call in program.calls}
-    kept = {ref: value for ref, value in table.items() if ref.var in made or ref in program.inputs}
+def _add_answer(program: Program, table: Mapping[Ref, Value], decision: ProgramCall) -> dict[Ref, Value]:
+    """Return the values at one input that are still valid, and those of the added calls."""
+    variables = {call.var for call in program.calls}
+    kept = {ref: value for ref, value in table.items() if ref.var in variables or ref in program.inputs}
     with torch.no_grad():
         (answer,) = replay(program)(*(table[ref].clone() for ref in program.inputs))
-    numbers = {Ref(call.var): int(table[Ref(asked.var)]) for call in program.calls[-2:] if call.name == "mul"}
+    numbers = {Ref(call.var): int(table[Ref(decision.var)]) for call in program.calls[-2:] if call.name == "mul"}
     return {**kept, **numbers, program.outputs[0]: answer}

@@ -1,6 +1,6 @@
-"""A program as a model, compiled from the very lines that its script will have.
+"""A program as a model, compiled from the same lines that its script will have.
 
-So what a trial says of a candidate holds for the script, and where an exporter names a line, that line is a call.
+So the result of a trial holds for the script, and a line that an exporter names is a call.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from typing import Any
 import numpy as np
 import torch
 
-from fairway.debug.reduce.program import Program, leaves
-from fairway.debug.reduce.statements import forward, unwritten
+from fairway.debug.reduce.program import Program, iterate_leaves
+from fairway.debug.reduce.statements import name_unwritable, write_forward
 
-FILE = "<the calls>"
-"""Under this name the lines are known to tracebacks."""
+REPLAY_FILE = "<the calls>"
+"""The file name of these lines in tracebacks."""
 
-FIRST = 3
-"""The line of the first call; before it stand those of the class and of `forward`."""
+FIRST_CALL_LINE = 3
+"""The line of the first call, after those of the class and of `forward`."""
 
 
 def replay(program: Program) -> torch.nn.Module:
-    """The model. An object that no script can write down is handed to it under a name."""
+    """Build the model. An object without a literal is passed in under a name."""
     names = [f"x{i}" for i in range(len(program.inputs))]
     head = ["class Repro(torch.nn.Module):", f"    def forward({', '.join(['self', *names])}):"]
-    text = "\n".join([*head, *(f"        {line}" for line in forward(program)), ""])
-    linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)
-    known: dict[str, Any] = {"torch": torch, "math": math, "operator": operator, "np": np, "__name__": __name__}
-    given = leaves([(call.args, dict(call.kwargs)) for call in program.calls])
-    known |= {name: leaf for leaf in given if (name := unwritten(leaf))}
-    exec(compile(text, FILE, "exec"), known)
-    model: torch.nn.Module = known["Repro"]()
+    text = "\n".join([*head, *(f"        {line}" for line in write_forward(program)), ""])
+    linecache.cache[REPLAY_FILE] = (len(text), None, text.splitlines(keepends=True), REPLAY_FILE)
+    namespace: dict[str, Any] = {"torch": torch, "math": math, "operator": operator, "np": np, "__name__": __name__}
+    values = iterate_leaves([(call.args, dict(call.kwargs)) for call in program.calls])
+    namespace |= {name: leaf for leaf in values if (name := name_unwritable(leaf))}
+    exec(compile(text, REPLAY_FILE, "exec"), namespace)
+    model: torch.nn.Module = namespace["Repro"]()
     for ref, tensor in program.weights.items():
         if tensor.requires_grad:
             model.register_parameter(ref.weight, torch.nn.Parameter(tensor))
         else:
             model.register_buffer(ref.weight, tensor)
-    model.program = program  # type: ignore[assignment]  # for who wants to know what it was made of
+    model.program = program  # type: ignore[assignment]  # read by `trial_export.run_trial`
     return model

@@ -1,86 +1,93 @@
-"""A model written down at its example and at other inputs, and whether that is the model."""
+"""A model recorded at its example and at other inputs, checked to compute the same as the model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
-from fairway.debug.reduce.call_recorder import record
-from fairway.debug.reduce.program import Program, Ref
+from fairway.debug.reduce.call_recorder import record_calls
+from fairway.debug.reduce.program import Program, Ref, Value
 from fairway.debug.reduce.program_replay import replay
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
-from fairway.judge.judge import sample_inputs
+from fairway.judge.judge import make_sample_inputs
 from fairway.judge.runtimes.eager import run_eager
-from fairway.judge.samples import subject_lattice
+from fairway.judge.samples import list_lattice_samples
 from fairway.model.example import choose_example
 from fairway.model.subject import Subject
 
-OTHERS = 16
-"""Other inputs at which a file is run: sizes from the bounds inwards, and values at the edges of what is legal."""
+MAX_OTHER_INPUTS = 16
+"""Other inputs at which a file is run: sizes from the bounds inwards, and extreme legal values."""
 
-LOOKED = 32
-"""Inputs that are looked at for that; of a model that goes another way at each of them no more would help."""
+MAX_RECORDED_INPUTS = 32
+"""Inputs that are recorded to find them. If the model takes another branch at all of these, more would not help."""
 
-APART = 4
-"""Inputs at which the model goes another way that are tried after those."""
+MAX_OTHER_BRANCH_INPUTS = 4
+"""Inputs with another branch that are tried after those."""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """The model at its example, and how its variables are at other sizes and with other values."""
+    """The model at its example, and its variables at other sizes and values."""
 
     program: Program
     samples: list[list[torch.Tensor]]
     """The inputs: the example's, and those of `program.others`."""
-    apart: list[list[torch.Tensor]]
+    other_branch_samples: list[list[torch.Tensor]]
     """Inputs at which the model makes other calls."""
-    reads: bool
-    """Whether it could be shown numbers that were read from tensors as an exporter shows them."""
+    tracks_reads: bool
+    """Tells whether numbers read from tensors were tracked as an exporter does."""
 
 
-def recorded(subject: Subject) -> Recording:
+def record_model(subject: Subject) -> Recording:
     tensors = subject.make(subject.example, 1, "normal")
-    program, reads = _faithful(subject, tensors)
-    others: list[Mapping[Ref, Any]] = []
-    samples, apart = [tensors], []
-    for sample in subject_lattice(subject, "standard")[1:LOOKED]:
-        with suppress(Exception):  # a point that PyTorch refuses shows nothing of the exporter
-            given = sample_inputs(subject, sample, [])
-            other = record(subject, given, reads)
-            if program.same_calls(other):
+    program, tracks_reads = _record_faithfully(subject, tensors)
+    others: list[Mapping[Ref, Value]] = []
+    samples, other_branch_samples = [tensors], []
+    for sample in list_lattice_samples(subject, "standard")[1:MAX_RECORDED_INPUTS]:
+        with suppress(Exception):  # a point that PyTorch refuses tells nothing about the exporter
+            inputs = make_sample_inputs(subject, sample, [])
+            other = record_calls(subject, inputs, tracks_reads)
+            if program.has_same_calls(other):
                 others.append(other.seen)
-                samples.append(given)
+                samples.append(inputs)
             else:
-                apart.append(given)
-        if len(others) == OTHERS:
+                other_branch_samples.append(inputs)
+        if len(others) == MAX_OTHER_INPUTS:
             break
-    return Recording(program.compared(others), samples, sorted(apart, key=_likely(tensors))[:APART], reads)
+    return Recording(
+        program.with_other_inputs(others),
+        samples,
+        sorted(other_branch_samples, key=_make_sort_key(tensors))[:MAX_OTHER_BRANCH_INPUTS],
+        tracks_reads,
+    )
 
 
-def _likely(tensors: list[torch.Tensor]) -> Callable[[list[torch.Tensor]], Any]:
-    """Other values at the same sizes come first, then the largest: with fewer steps than it was unrolled to, a loop's
-    file does not run, which says less than a wrong answer."""
+def _make_sort_key(tensors: list[torch.Tensor]) -> Callable[[list[torch.Tensor]], Value]:
+    """Sort other values at the same sizes first, then larger inputs.
+
+    With fewer steps than it was unrolled to, a loop's file does not run, which shows less than a wrong output.
+    """
     shapes = [tensor.shape for tensor in tensors]
     return lambda given: ([t.shape for t in given] != shapes, -sum(t.numel() for t in given))
 
 
-def _faithful(subject: Subject, tensors: list[torch.Tensor]) -> tuple[Program, bool]:
-    """The calls, with what Python decided by numbers that it read; less of that where the model insists on an `int`."""
+def _record_faithfully(subject: Subject, tensors: list[torch.Tensor]) -> tuple[Program, bool]:
+    """Record the calls and the decisions by numbers that were read; without those if the model needs a real `int`."""
     with suppress(Exception):
-        program = record(subject, tensors)
+        program = record_calls(subject, tensors)
         check_faithful(subject, program, tensors)
         return program, True
-    program = record(subject, tensors, reads=False)
+    program = record_calls(subject, tensors, reads=False)
     check_faithful(subject, program, tensors)
     return program, False
 
 
-def telling(subject: Subject) -> Subject:
-    """With an example whose sizes are no fixed one's: inside the model a dim is known by its size alone."""
+def choose_distinct_sizes(subject: Subject) -> Subject:
+    """Return the subject with dim sizes at the example that differ from fixed sizes: a size identifies its dim."""
     fixed = {size.fixed for spec in subject.spec for size in spec.shape}
     if fixed.isdisjoint(subject.example.values()):
         return subject
@@ -88,10 +95,12 @@ def telling(subject: Subject) -> Subject:
 
 
 def check_faithful(subject: Subject, program: Program, tensors: list[torch.Tensor]) -> None:
-    """The calls must give what the model gives; else what is cut down is another model."""
+    """Fail if the calls do not compute what the model does; a different model would be cut down."""
     with torch.no_grad():
-        got = replay(program)(*(tensor.clone() for tensor in tensors))
-    wanted = run_eager(subject, tensors)
-    close = (torch.allclose(a, b, rtol=1e-3, atol=1e-3, equal_nan=True) for a, b in zip(wanted, got, strict=False))
-    if len(got) > len(wanted) or not all(close):
-        raise complain("FW505", f"{len(program.calls)} calls of {subject.name} were written down")
+        outputs = replay(program)(*(tensor.clone() for tensor in tensors))
+    expected = run_eager(subject, tensors)
+    close = (
+        torch.allclose(a, b, rtol=1e-3, atol=1e-3, equal_nan=True) for a, b in zip(expected, outputs, strict=False)
+    )
+    if len(outputs) > len(expected) or not all(close):
+        raise complain(Code.CALLS_NOT_SEEN, f"{len(program.calls)} calls of {subject.name} were recorded")

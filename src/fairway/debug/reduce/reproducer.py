@@ -1,4 +1,4 @@
-"""A program as a script of its own, which needs torch, onnx and onnxruntime and nothing else."""
+"""A program as a standalone script that needs only torch, onnx and onnxruntime."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from textwrap import shorten
 
 import torch
 
-from fairway.debug.reduce.draw import back, draw, layout, span
+from fairway.debug.reduce.draw import draw_like, find_integer_bounds, invert_permutation, sort_axes_by_memory
 from fairway.debug.reduce.program import Program, ProgramCall, Ref
-from fairway.debug.reduce.statements import forward
-from fairway.debug.reduce.trial_export import WRONG, Seen, dynamic, values_at
+from fairway.debug.reduce.statements import write_forward
+from fairway.debug.reduce.trial_export import WRONG_SHARE, TrialOutcome, get_inputs, list_dynamic_axes
+from fairway.torch_internals import read_schema
 
-_EXPORT = {
+_EXPORT_TEMPLATES = {
     "dynamo": "torch.onnx.export(model, inputs, path, dynamo=True, dynamic_shapes={shapes}, external_data=False)",
     "trace": "torch.onnx.export(model, inputs, path, dynamo=False, input_names={names}, dynamic_axes={axes})",
 }
 
-_COMPARE = """
+_COMPARE_TEMPLATE = """
 session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
 names = [value.name for value in session.get_inputs()]
 for given in ({given}):
@@ -33,87 +34,96 @@ print("right: the failure is gone")
 
 
 def write_script(program: Program, exporter: str, title: str) -> str:
-    """The script. It ends with the failure itself, or says that it is gone."""
-    values = values_at(program)
-    axes = dynamic(program, values)
+    """Write the script. It ends with the failure, or says that the failure is gone."""
+    values = get_inputs(program)
+    axes = list_dynamic_axes(program, values)
     names = [f"x{i}" for i in range(len(values))]
     dims = "torch.export.Dim.DYNAMIC"
-    shapes = "".join(f"{{{', '.join(f'{axis}: {dims}' for axis in one)}}}, " for one in axes)
-    call = _EXPORT[exporter].format(shapes=f"({shapes.strip()})", names=names, axes=dict(zip(names, axes, strict=True)))
-    body = forward(program)
+    shapes = "".join(f"{{{', '.join(f'{axis}: {dims}' for axis in axes_of_input)}}}, " for axes_of_input in axes)
+    call = _EXPORT_TEMPLATES[exporter].format(
+        shapes=f"({shapes.strip()})", names=names, axes=dict(zip(names, axes, strict=True))
+    )
+    body = write_forward(program)
     lines = [f'"""{title}"""', ""]
     needed = [f"import {name}" for name in ("math", "operator") if any(f"{name}." in line for line in body)]
     lines += [*needed, ""] if needed else []
     lines += ["import numpy as np", "import onnxruntime", "import torch", ""]
-    lines += [line for call in program.calls for line in _definition(program, call)]
+    lines += [line for call in program.calls for line in _write_definition(program, call)]
     lines += ["", "def seed():", "    return torch.Generator().manual_seed(0)", "", ""]
     lines += ["class Repro(torch.nn.Module):", "    def __init__(self):", "        super().__init__()"]
-    lines += [f"        {_weight(ref, tensor)}" for ref, tensor in program.weights.items()]
+    lines += [f"        {_write_weight(ref, tensor)}" for ref, tensor in program.weights.items()]
     lines += ["", f"    def forward({', '.join(['self', *names])}):"]
     lines += [f"        {line}" for line in body]
     lines += ["", "", "model = Repro().eval()"]
-    lines += [f"inputs = ({''.join(drawn(v) + ', ' for v in values).strip()})"]
-    given = "inputs, "
+    lines += [f"inputs = ({''.join(write_tensor(v) + ', ' for v in values).strip()})"]
+    input_names = "inputs, "
     for i in range(len(program.others)):
-        lines += [f"other = ({''.join(drawn(v) + ', ' for v in values_at(program, i)).strip()})"]
-        given = "inputs, other"
-    lines += ['path = "repro.onnx"', call, _COMPARE.format(given=given.strip(), wrong=WRONG).strip(), ""]
+        lines += [f"other = ({''.join(write_tensor(v) + ', ' for v in get_inputs(program, i)).strip()})"]
+        input_names = "inputs, other"
+    lines += [
+        'path = "repro.onnx"',
+        call,
+        _COMPARE_TEMPLATE.format(given=input_names.strip(), wrong=WRONG_SHARE).strip(),
+        "",
+    ]
     return "\n".join(lines)
 
 
-def _weight(ref: Ref, tensor: torch.Tensor) -> str:
+def _write_weight(ref: Ref, tensor: torch.Tensor) -> str:
     if tensor.requires_grad:
-        return f"self.{ref.weight} = torch.nn.Parameter({drawn(tensor.detach())})"
-    return f'self.register_buffer("{ref.weight}", {drawn(tensor)})'
+        return f"self.{ref.weight} = torch.nn.Parameter({write_tensor(tensor.detach())})"
+    return f'self.register_buffer("{ref.weight}", {write_tensor(tensor)})'
 
 
-OWN = ("aten", "prims", "quantized", "prim", "higher_order", "torchvision", "onnx")
-"""Operators that come with torch, by namespace."""
+TORCH_NAMESPACES = ("aten", "prims", "quantized", "prim", "higher_order", "torchvision", "onnx")
+"""Namespaces of operators that come with torch."""
 
 
-def _definition(program: Program, call: ProgramCall) -> list[str]:
-    """An operator that a library brought, declared anew: what it computes is not known here, and does not matter."""
-    if not call.name.startswith("torch.ops.") or call.name.split(".")[2] in OWN:
+def _write_definition(program: Program, call: ProgramCall) -> list[str]:
+    """Declare an operator of another library. Its computation is unknown here and does not matter."""
+    if not call.name.startswith("torch.ops.") or call.name.split(".")[2] in TORCH_NAMESPACES:
         return []
-    space, short = call.name.split(".")[2:4]
-    schema = getattr(getattr(torch.ops, space), short).default._schema
+    namespace, name = call.name.split(".")[2:4]
+    schema = read_schema(getattr(getattr(torch.ops, namespace), name).default)
     outputs = [v for ref, v in program.seen.items() if ref.var == call.var and isinstance(v, torch.Tensor)]
-    made = [f"torch.zeros({list(v.shape)}, dtype={v.dtype})" for v in outputs]
+    results = [f"torch.zeros({list(v.shape)}, dtype={v.dtype})" for v in outputs]
     return [
-        f'torch.library.define("{space}::{short}", "{str(schema).removeprefix(f"{space}::{short}")}")',
+        f'torch.library.define("{namespace}::{name}", "{str(schema).removeprefix(f"{namespace}::{name}")}")',
         "",
         "",
-        f"def {short}(*args, **kwargs):",
-        f"    return {made[0] if len(made) == 1 else '(' + ', '.join(made) + ')'}",
+        f"def {name}(*args, **kwargs):",
+        f"    return {results[0] if len(results) == 1 else '(' + ', '.join(results) + ')'}",
         "",
         "",
-        f'torch.library.impl("{space}::{short}", "CPU", {short})',
-        f'torch.library.register_fake("{space}::{short}", {short})',
+        f'torch.library.impl("{namespace}::{name}", "CPU", {name})',
+        f'torch.library.register_fake("{namespace}::{name}", {name})',
         "",
     ]
 
 
-def drawn(tensor: torch.Tensor) -> str:
-    """The expression for a tensor: how to draw it, or its elements where those matter, and how it lies in memory."""
-    order = layout(tensor)
-    permuted = "" if order == tuple(range(tensor.dim())) else f".permute({', '.join(map(str, back(order)))})"
+def write_tensor(tensor: torch.Tensor) -> str:
+    """Write the expression for a tensor: how to draw it, or its elements if those matter, and its memory layout."""
+    order = sort_axes_by_memory(tensor)
+    permuted = (
+        "" if order == tuple(range(tensor.dim())) else f".permute({', '.join(map(str, invert_permutation(order)))})"
+    )
     dtype = "" if tensor.dtype == torch.float32 else f".to({tensor.dtype})"
     sizes = "".join(f"{tensor.shape[axis]}, " for axis in order)
-    if not torch.equal(tensor, draw(tensor)) and not bool(tensor.isnan().any()):
+    if not torch.equal(tensor, draw_like(tensor)) and not bool(tensor.isnan().any()):
         return f"torch.tensor({tensor.permute(order).tolist()}, dtype={tensor.dtype}){permuted}"
     if tensor.dtype == torch.bool:
         return f"(torch.rand(({sizes}), generator=seed()) > 0.5){permuted}"
     if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
         return f"torch.randn(({sizes}), generator=seed()){dtype}{permuted}"
-    low, high = span(tensor)
+    low, high = find_integer_bounds(tensor)
     return f"torch.randint({low}, {high}, ({sizes}), generator=seed(), dtype={tensor.dtype}){permuted}"
 
 
-def title_of(seen: Seen, program: Program, exporter: str) -> str:
-    """What a maintainer reads first."""
+def make_title(seen: TrialOutcome, program: Program, exporter: str) -> str:
+    """Return the title of the report, with the failing calls and the start of the message."""
     assert seen.signature is not None
-    calls = [c.name for c in program.calls if c.computes]
-    what = ", ".join(dict.fromkeys(name.removeprefix("torch.").removeprefix("Tensor.") for name in calls[:3]))
-    how = "torch.onnx.export(dynamo=True)" if exporter == "dynamo" else "torch.onnx.export(dynamo=False)"
-    first = shorten(seen.said, 120, placeholder=" …").replace('"', "'").replace("\\", "/")
-    return f"{how}: {what or 'a size'}: {first}"
+    calls = [c.name for c in program.calls if c.is_operator]
+    calls_text = ", ".join(dict.fromkeys(name.removeprefix("torch.").removeprefix("Tensor.") for name in calls[:3]))
+    exporter_text = "torch.onnx.export(dynamo=True)" if exporter == "dynamo" else "torch.onnx.export(dynamo=False)"
+    message = shorten(seen.message, 120, placeholder=" …").replace('"', "'").replace("\\", "/")
+    return f"{exporter_text}: {calls_text or 'a size'}: {message}"

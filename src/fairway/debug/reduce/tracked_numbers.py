@@ -1,106 +1,107 @@
-"""Numbers that know which variable they are: what Python does with them becomes a part of the program."""
+"""Numbers that know which variable they are, so that Python's use of them becomes a part of the program."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
-from fairway.debug.reduce.program import BRANCH, COMPARES, OPERATORS, UNARY, Ref
+from fairway.debug.reduce.program import BRANCH_PREFIX, COMPARISONS, OPERATORS, UNARY, Ref, Value
+from fairway.torch_internals import CHECK
 
 
-class Notes(Protocol):
-    """Who writes down what is done with a number."""
+class CallNotes(Protocol):
+    """Records what is done with a number."""
 
-    def note(self, name: str, args: Any, kwargs: Any, result: Any) -> Any: ...
+    def note(self, name: str, args: Value, kwargs: Value, result: Value) -> Value: ...
 
 
 class Tracked:
-    """A number, the variable that it is, and how it looks to Python when nobody watches."""
+    """A number, its variable, and its plain value."""
 
     ref: Ref
-    notes: Notes
-    bare: Any
+    notes: CallNotes
+    bare: Value
 
-    def _ask(self, name: str, other: Any) -> Any:
+    def _compare(self, name: str, other: Value) -> Value:
         if isinstance(other, torch.Tensor):
             return NotImplemented  # the tensor compares itself, and the number stays a variable
-        got = OPERATORS[name][0](self.bare, bare(other))
+        got = OPERATORS[name][0](self.bare, unwrap_number(other))
         if isinstance(other, int | float | Tracked):
-            return self._asked(name, other, got)
+            return self._note_comparison(name, other, got)
         return got
 
-    def _asked(self, name: str, other: Any, got: Any) -> Any:
-        self.notes.note(BRANCH + name, (self, other), {}, got)
+    def _note_comparison(self, name: str, other: Value, got: Value) -> Value:
+        self.notes.note(BRANCH_PREFIX + name, (self, other), {}, got)
         return got
 
-    def _do(self, name: str, one: Any, other: Any) -> Any:
-        if isinstance(one, torch.Tensor) or isinstance(other, torch.Tensor):
+    def _compute(self, name: str, left: Value, other: Value) -> Value:
+        if isinstance(left, torch.Tensor) or isinstance(other, torch.Tensor):
             return NotImplemented
-        if isinstance(one, list | tuple | str) or isinstance(other, list | tuple | str):
-            return OPERATORS[name][0](*(self._taken() if item is self else item for item in (one, other)))
-        got = OPERATORS[name][0](bare(one), bare(other))
-        return self.notes.note(name, (one, other), {}, got) if type(got) in (int, float) else got
+        if isinstance(left, list | tuple | str) or isinstance(other, list | tuple | str):
+            return OPERATORS[name][0](*(self._take_value() if item is self else item for item in (left, other)))
+        got = OPERATORS[name][0](unwrap_number(left), unwrap_number(other))
+        return self.notes.note(name, (left, other), {}, got) if type(got) in (int, float) else got
 
-    def _taken(self) -> Any:
-        """The number for good: what it was read from can no longer be told from what Python makes of it."""
+    def _take_value(self) -> Value:
+        """Return the plain number. From here on its variable is lost."""
         return self.bare
 
     def __bool__(self) -> bool:
-        return bool(self._ask("ne", 0))
+        return bool(self._compare("ne", 0))
 
 
-def _asks(name: str) -> Any:
-    return lambda self, other: self._ask(name, other)
+def _make_comparison(name: str) -> Value:
+    return lambda self, other: self._compare(name, other)
 
 
-def _does(name: str) -> Any:
-    return lambda self, other: self._do(name, self, other)
+def _make_operator(name: str) -> Value:
+    return lambda self, other: self._compute(name, self, other)
 
 
-def _done_to(name: str) -> Any:
-    return lambda self, other: self._do(name, other, self)
+def _make_reflected_operator(name: str) -> Value:
+    return lambda self, other: self._compute(name, other, self)
 
 
-def _becomes(name: str) -> Any:
+def _make_unary(name: str) -> Value:
     return lambda self: self.notes.note(name, (self,), {}, UNARY[name][0](self.bare))
 
 
 for _name in UNARY:
-    setattr(Tracked, f"__{_name}__", _becomes(_name))
+    setattr(Tracked, f"__{_name}__", _make_unary(_name))
 
 for _name in OPERATORS:
-    if _name in COMPARES:
-        setattr(Tracked, f"__{_name}__", _asks(_name))
+    if _name in COMPARISONS:
+        setattr(Tracked, f"__{_name}__", _make_comparison(_name))
     else:
-        setattr(Tracked, f"__{_name}__", _does(_name))
-        setattr(Tracked, f"__r{_name}__", _done_to(_name))
+        setattr(Tracked, f"__{_name}__", _make_operator(_name))
+        setattr(Tracked, f"__r{_name}__", _make_reflected_operator(_name))
 
 
-class Sized(Tracked, int):
-    """A size, or what was reckoned from sizes."""
+class TrackedSize(Tracked, int):
+    """A size, or an integer computed from sizes."""
 
     def __hash__(self) -> int:
         return int.__hash__(self)
 
 
-class Share(Tracked, float):
-    """What was reckoned from sizes and is no whole number."""
+class TrackedFraction(Tracked, float):
+    """A float computed from sizes."""
 
     def __hash__(self) -> int:
         return float.__hash__(self)
 
 
-class Read(Tracked):
-    """A number read from a tensor. Like an exporter's it is none of Python's own, so that nothing takes it unseen.
+class TrackedRead(Tracked):
+    """A number read from a tensor. Like an exporter's symbolic number it is not Python's own, so no use goes unseen.
 
-    Python's own `int` cannot be used for that: a list asks it for no `__index__`.
+    It cannot be a subclass of `int`: a list would not call its `__index__`.
     """
 
-    def _asked(self, name: str, other: Any, got: Any) -> Any:
+    def _note_comparison(self, name: str, other: Value, got: Value) -> Value:
         return self.notes.note(name, (self, other), {}, got)
 
-    def _taken(self, by: str = "index") -> Any:
+    def _take_value(self, by: str = "index") -> Value:
         self.notes.note(by, (self,), {}, self.bare)
         return self.bare
 
@@ -109,13 +110,13 @@ class Read(Tracked):
         return bool(self.bare)
 
     def __int__(self) -> int:
-        return int(self._taken("int"))
+        return int(self._take_value("int"))
 
     def __float__(self) -> float:
-        return float(self._taken("float"))
+        return float(self._take_value("float"))
 
-    def __round__(self, digits: int | None = None) -> Any:
-        return round(self._taken("float"), digits)
+    def __round__(self, digits: int | None = None) -> Value:
+        return round(self._take_value("float"), digits)
 
     def __hash__(self) -> int:
         self.notes.note("hash", (self,), {}, hash(self.bare))
@@ -128,32 +129,32 @@ class Read(Tracked):
         return format(self.bare, spec)
 
     def expect_true(self, file: str, line: int) -> bool:
-        """What `torch._check` asks of the `node` of an exporter's number. It decides nothing."""
-        self.notes.note("torch._check", (self,), {}, None)
+        """Answer the check that torch makes on the `node` of a symbolic number. It decides nothing."""
+        self.notes.note(CHECK, (self,), {}, None)
         return bool(self.bare)
 
 
-class TrackedInt(Read, torch.SymInt):
+class TrackedInt(TrackedRead, torch.SymInt):
     def __index__(self) -> int:
-        return int(self._taken())
+        return int(self._take_value())
 
-    __hash__ = Read.__hash__
-
-
-class Real(Read, torch.SymFloat):
-    __hash__ = Read.__hash__
+    __hash__ = TrackedRead.__hash__
 
 
-class TrackedBool(Read, torch.SymBool):
-    __hash__ = Read.__hash__
+class TrackedFloat(TrackedRead, torch.SymFloat):
+    __hash__ = TrackedRead.__hash__
 
 
-SIZES: dict[type, type[Any]] = {int: Sized, float: Share}
-READS: dict[type, type[Any]] = {int: TrackedInt, float: Real, bool: TrackedBool}
+class TrackedBool(TrackedRead, torch.SymBool):
+    __hash__ = TrackedRead.__hash__
 
 
-def tracked(number: Any, ref: Ref, notes: Notes, read: bool) -> Any:
-    """The number as a variable; as it is where it is of another type."""
+SIZES: dict[type, type[Value]] = {int: TrackedSize, float: TrackedFraction}
+READS: dict[type, type[Value]] = {int: TrackedInt, float: TrackedFloat, bool: TrackedBool}
+
+
+def track_number(number: Value, ref: Ref, notes: CallNotes, read: bool) -> Value:
+    """Return the number as a variable, or unchanged if its type is not tracked."""
     kind = (READS if read else SIZES).get(type(number))
     if kind is None:
         return number
@@ -164,15 +165,15 @@ def tracked(number: Any, ref: Ref, notes: Notes, read: bool) -> Any:
     return made
 
 
-def bare(item: Any) -> Any:
-    """Python's own number in place of a variable, in slices too."""
+def unwrap_number(item: Value) -> Value:
+    """Replace variables by Python's own numbers, in slices too."""
     if isinstance(item, slice):
-        return slice(*(bare(part) for part in (item.start, item.stop, item.step)))
+        return slice(*(unwrap_number(part) for part in (item.start, item.stop, item.step)))
     return item.bare if isinstance(item, Tracked) else item
 
 
-def let_go(model: torch.nn.Module) -> None:
-    """A module may keep a number that it was shown. After the recording that is a plain one again."""
+def release_numbers(model: torch.nn.Module) -> None:
+    """Replace tracked numbers that a module kept by plain ones, after the recording."""
     for module in model.modules():
         for name, value in list(vars(module).items()):
             if isinstance(value, Tracked):

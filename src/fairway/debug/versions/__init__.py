@@ -1,1 +1,1 @@
-"""One recipe in many environments side by side, and what is blocked upstream until some version comes."""
+"""Runs of one recipe in many environments, and the list of recipes that wait for a new upstream version."""

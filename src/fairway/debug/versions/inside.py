@@ -1,8 +1,7 @@
-"""The recipe in one environment, by this same Fairway, as a process with a time limit."""
+"""Run the recipe in one environment, with this same Fairway, as a process with a time limit."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -10,26 +9,23 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
-from fairway.debug.versions.environments import SOURCE, EnvironmentSpec, fairways_version
-from fairway.diagnostics import Finding
-from fairway.diagnostics.render import printable
+from fairway.debug.versions.environments import SOURCE_FOLDER, EnvironmentSpec, read_fairway_version
+from fairway.diagnostics import Code, Finding
+from fairway.diagnostics.render import make_printable
+from fairway.record.reader import LARGEST_RECORD_BYTES, parse_printed
+from fairway.record.schema import Record
 
-VERDICTS = ("verified", "wrong", "unproven", "failed")
-NOTHING = "no result"
-NOWHERE = "no environment"
-
-LARGEST = 64 * 2**20
-"""Bytes of a record; what says more is no record."""
+NO_RESULT = "no result"
+NO_ENVIRONMENT = "no environment"
 
 _GRACE_SECONDS = 10.0
-_WORDS = 400
+_MAX_MESSAGE_CHARS = 400
 
 
 @dataclass(frozen=True)
-class Row:
-    """How a recipe came out in one environment."""
+class MatrixRow:
+    """The result of a recipe in one environment."""
 
     wanted: dict[str, str]
     verdict: str
@@ -39,31 +35,31 @@ class Row:
     seconds: float = 0.0
     installed: dict[str, str] = field(default_factory=dict)
     reason: str = ""
-    """The first error, where it is not verified."""
+    """The first error, if it is not verified."""
 
     @property
-    def verified(self) -> bool:
+    def is_verified(self) -> bool:
         return self.verdict == "verified"
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """How the recipe is run everywhere."""
+    """The settings of the run in every environment."""
 
     level: str = "standard"
     timeout: float = 600.0
-    """Seconds of each attempt."""
+    """Seconds for each attempt."""
     limit: float = 1800.0
-    """Seconds of the whole run in one environment."""
+    """Seconds for the whole run in one environment."""
 
 
-def run_inside(python: Path, recipe: str, how: RunSettings, wanted: EnvironmentSpec) -> Row:
-    """Runs the recipe and reads its record back. Whatever happens there is a row."""
+def run_inside(python: Path, recipe: str, settings: RunSettings, environment: EnvironmentSpec) -> MatrixRow:
+    """Run the recipe and read its record back. Whatever happens there becomes a row."""
     with TemporaryDirectory(prefix="fairway-matrix-") as name:
         folder = Path(name)
-        # A link of its own: the folder that holds Fairway may hold a whole environment, which must not be seen there.
+        # A link to Fairway alone: its parent folder may contain a whole environment, which must not be visible there.
         (folder / "source").mkdir()
-        (folder / "source" / "fairway").symlink_to(SOURCE)
+        (folder / "source" / "fairway").symlink_to(SOURCE_FOLDER)
         command = [
             str(python),
             "-m",
@@ -74,39 +70,40 @@ def run_inside(python: Path, recipe: str, how: RunSettings, wanted: EnvironmentS
             str(folder / "model.onnx"),
             "--json",
             "--level",
-            how.level,
+            settings.level,
             "--timeout",
-            str(how.timeout),
+            str(settings.timeout),
         ]
         started = time.monotonic()
-        ending = _run(command, folder, how.limit)
+        ending = _run_process(command, folder, settings.limit)
         seconds = round(time.monotonic() - started, 1)
-        record = _record(folder / "out")
-        pins = dict(wanted.pins)
+        record = _read_record(folder / "out")
+        pins = dict(environment.pins)
         if record is None:
-            said = _tail(folder / "err")
-            finding = Finding("FW607", f"{ending}. {said}".strip() if ending else said or "no record was printed")
-            return Row(pins, NOTHING, seconds=seconds, reason=f"{finding.code}: {finding.seen}")
-    return _row(pins, record, seconds)
+            message = _read_tail(folder / "err")
+            finding = Finding(
+                Code.ENVIRONMENT_SILENT,
+                f"{ending}. {message}".strip() if ending else message or "no record was printed",
+            )
+            return MatrixRow(pins, NO_RESULT, seconds=seconds, reason=f"{finding.code}: {finding.seen}")
+    return _make_row(pins, record, seconds)
 
 
-def _row(pins: dict[str, str], record: dict[str, Any], seconds: float) -> Row:
-    errors = [f for f in record.get("findings", ()) if f.get("severity") == "error"]
-    verified = record["verdict"] == "verified"
-    told = record.get("versions", {})
-    return Row(
+def _make_row(pins: dict[str, str], record: Record, seconds: float) -> MatrixRow:
+    errors = [finding for finding in record.findings if finding.severity == "error"]
+    return MatrixRow(
         wanted=pins,
-        verdict=record["verdict"],
-        route=record.get("route"),
-        remedies=tuple(remedy["name"] for remedy in record.get("remedies", ())),
+        verdict=record.verdict,
+        route=record.route,
+        remedies=tuple(remedy.name for remedy in record.remedies),
         seconds=seconds,
-        installed={**told, "fairway": fairways_version()} if told else {},
-        reason="" if verified or not errors else f"{errors[0]['code']}: {errors[0]['seen']}"[:_WORDS],
+        installed={**record.versions, "fairway": read_fairway_version()} if record.versions else {},
+        reason="" if record.is_verified or not errors else f"{errors[0].code}: {errors[0].seen}"[:_MAX_MESSAGE_CHARS],
     )
 
 
-def _run(command: list[str], folder: Path, limit: float) -> str:
-    """Runs a process with its output in files; answers how it ended where it did not end by itself."""
+def _run_process(command: list[str], folder: Path, limit: float) -> str:
+    """Run a process with its output in files; return how it ended if it was stopped or killed."""
     environment = {
         **{key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONHOME")},
         "PYTHONPATH": str(folder / "source"),
@@ -125,12 +122,15 @@ def _run(command: list[str], folder: Path, limit: float) -> str:
         except subprocess.TimeoutExpired:
             return f"stopped after {limit:.0f} s"
         finally:
-            _end(process)
+            _end_process(process)
     return f"signal {-code}" if code < 0 else ""
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Politely first: Fairway ends its workers and sweeps its folders. Its workers die with it in any case."""
+def _end_process(process: subprocess.Popen[bytes]) -> None:
+    """Ask the process to end, then kill it.
+
+    Fairway ends its workers and cleans up its folders when asked. Its workers end with it in any case.
+    """
     if process.poll() is not None:
         return
     process.send_signal(signal.SIGTERM)
@@ -141,19 +141,18 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _record(path: Path) -> dict[str, Any] | None:
-    """What was printed, if it is a record. The recipe is the user's own code and may have printed anything."""
-    if path.stat().st_size > LARGEST:
+def _read_record(path: Path) -> Record | None:
+    """Return the record that was printed, if any. The recipe is the user's own code and may have printed anything."""
+    if path.stat().st_size > LARGEST_RECORD_BYTES:
         return None
     try:
-        record = json.loads(path.read_bytes())
+        return parse_printed(path.read_bytes())
     except ValueError:
         return None
-    return record if isinstance(record, dict) and record.get("verdict") in VERDICTS else None
 
 
-def _tail(path: Path) -> str:
+def _read_tail(path: Path) -> str:
     with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - 4 * _WORDS))
-        lines = printable(file.read().decode(errors="replace")).split("\n")
-    return " ".join(line.strip() for line in lines if line.strip())[-_WORDS:]
+        file.seek(max(0, path.stat().st_size - 4 * _MAX_MESSAGE_CHARS))
+        lines = make_printable(file.read().decode(errors="replace")).split("\n")
+    return " ".join(line.strip() for line in lines if line.strip())[-_MAX_MESSAGE_CHARS:]

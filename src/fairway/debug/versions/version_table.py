@@ -1,37 +1,37 @@
-"""Rows as a table that a README can take."""
+"""Rows as a Markdown table for a README."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fairway.debug.versions.inside import Row
-from fairway.diagnostics.render import markdown
+from fairway.debug.versions.inside import MatrixRow
+from fairway.diagnostics.render import format_markdown_table
 
 
-def table(rows: Sequence[Row]) -> str:
-    """Markdown: the versions asked for, what came out, and below it what was the same in every environment."""
+def render_version_table(rows: Sequence[MatrixRow]) -> str:
+    """Return the requested versions and the results as Markdown, and below them what all environments share."""
     names = list(dict.fromkeys(name for row in rows for name in row.wanted))
-    why = ["why"] if any(row.reason for row in rows) else []
-    cells = [[*names, "verdict", "route", "remedies", "seconds", *why]]
+    reason_header = ["why"] if any(row.reason for row in rows) else []
+    cells = [[*names, "verdict", "route", "remedies", "seconds", *reason_header]]
     for row in rows:
         cells.append(
             [row.wanted.get(name, "") for name in names]
             + [row.verdict, row.route or "–", ", ".join(row.remedies) or "–", f"{row.seconds:.0f}"]
-            + ([row.reason] if why else [])
+            + ([row.reason] if reason_header else [])
         )
-    same = _same(rows)
-    return "\n".join(markdown(cells)) + (f"\n\n{same}" if same else "")
+    same = _list_common_versions(rows)
+    return "\n".join(format_markdown_table(cells)) + (f"\n\n{same}" if same else "")
 
 
-def _same(rows: Sequence[Row]) -> str:
-    """What every environment had installed alike, besides what was asked for."""
-    told = [row for row in rows if row.installed]
-    asked = {name for row in rows for name in row.wanted}
-    if not told:
+def _list_common_versions(rows: Sequence[MatrixRow]) -> str:
+    """List the packages that have the same version in every environment, except the requested ones."""
+    rows_with_versions = [row for row in rows if row.installed]
+    requested = {name for row in rows for name in row.wanted}
+    if not rows_with_versions:
         return ""
     same = [
         f"{name} {version}"
-        for name, version in told[0].installed.items()
-        if name not in asked and all(row.installed.get(name) == version for row in told)
+        for name, version in rows_with_versions[0].installed.items()
+        if name not in requested and all(row.installed.get(name) == version for row in rows_with_versions)
     ]
     return f"Everywhere: {', '.join(same)}." if same else ""

@@ -1,4 +1,4 @@
-"""Publishing a file with its weights, record and checksums, together or not at all; and bringing it back, checked."""
+"""Publish a file with its weights, record and checksums, all or nothing, and pull it back with every file checked."""
 
 from fairway.deploy.publish.places import publish, pull
 

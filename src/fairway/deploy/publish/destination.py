@@ -1,20 +1,19 @@
-"""What a destination promises, and what an object store must be able to do for one to be built on it."""
+"""The interfaces of destinations and of object stores."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from fairway.deploy.publish.bundle import Bundle
-
-Progress = Callable[[Any], None]
+from fairway.record.progress import EventSink
 
 
 @dataclass(frozen=True)
 class Published:
-    """Where a bundle lies now, and what was done for it."""
+    """A published bundle, and what was sent."""
 
     where: str
     version: str
@@ -23,16 +22,16 @@ class Published:
     """sha256 of the manifest, which names every file with its own sha256."""
     files: tuple[str, ...]
     sent: tuple[str, ...]
-    """Files that were not there yet."""
+    """Files that the destination did not have yet."""
     sent_bytes: int
     unverified: str | None
-    """Why the bundle was published without being verified; None where it is verified."""
+    """The reason why the bundle is not verified; None if it is."""
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Pulled:
-    """What was brought back. Every file's sha256 is the one that was published."""
+    """A pulled bundle. Every file has the sha256 that was published."""
 
     where: str
     version: str
@@ -46,40 +45,40 @@ class Pulled:
 class Destination(Protocol):
     """A place that bundles are published to and pulled from."""
 
-    def publish(self, bundle: Bundle, progress: Progress) -> Published: ...
+    def publish(self, bundle: Bundle, on_event: EventSink) -> Published: ...
 
-    def pull(self, staged: Path, version: str | None, progress: Progress) -> tuple[Bundle, str]:
-        """Brings a version's files into the empty folder `staged`; answers what they must be, and its name."""
+    def pull(self, staged: Path, version: str | None, on_event: EventSink) -> tuple[Bundle, str]:
+        """Copy the files of a version into the empty folder `staged`. Returns what they must be, and the version."""
         ...
 
 
 @dataclass(frozen=True)
-class Held:
-    """The bytes of a small object, and the tag by which its next change is made conditional."""
+class StoredObject:
+    """The bytes of a small object, and the tag that a conditional write compares."""
 
     data: bytes
     tag: str
 
 
 class Store(Protocol):
-    """Objects under keys, with writes that happen only if nobody else was there first."""
+    """An object store with conditional writes."""
 
     where: str
 
-    def read(self, key: str) -> Held | None: ...
+    def read(self, key: str) -> StoredObject | None: ...
 
     def size(self, key: str) -> int | None: ...
 
     def stream(self, key: str) -> Iterator[bytes]: ...
 
-    def send(self, key: str, path: Path, progress: Progress, replace: bool = False) -> None:
-        """Puts a file under a key, whole or not at all; one that is there stays unless it is to be replaced."""
+    def send(self, key: str, path: Path, on_event: EventSink, replace: bool = False) -> None:
+        """Store a file under a key, atomically. An existing object is kept unless `replace` is true."""
         ...
 
     def create(self, key: str, data: bytes) -> None:
-        """Puts a small object there unless one is there already."""
+        """Store a small object unless the key exists."""
         ...
 
     def swap(self, key: str, data: bytes, tag: str | None) -> bool:
-        """Puts a small object in the place of the one with this tag, or of none; False where somebody was faster."""
+        """Replace the object with this tag (None: no object), and return False if another writer was faster."""
         ...

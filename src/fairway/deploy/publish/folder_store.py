@@ -1,4 +1,4 @@
-"""A folder as an object store: hard links create, a lock and a rename swap, and what the dead leave is swept."""
+"""A folder as an object store. Hard links create objects; a lock and a rename swap them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
-from fairway.deploy.publish.destination import Held, Progress
+from fairway.deploy.publish.destination import StoredObject
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
-from fairway.workers.staging import Janitor, locked, open_workshop
+from fairway.record.progress import EventSink, StageStarted
+from fairway.workers.staging import Janitor, flush_to_disk, lock_folder, open_workshop
 
-_CHUNK = 1 << 20
+_CHUNK_BYTES = 1 << 20
 
 
 class FolderStore:
@@ -26,14 +28,14 @@ class FolderStore:
         self.root = root
         self.where = str(root)
 
-    def read(self, key: str) -> Held | None:
+    def read(self, key: str) -> StoredObject | None:
         try:
             data = (self.root / key).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise complain("FW806", f"{self.where}: {error.strerror or error}") from error
-        return Held(data, hashlib.sha256(data).hexdigest())
+            raise complain(Code.STORE_REFUSES, f"{self.where}: {error.strerror or error}") from error
+        return StoredObject(data, hashlib.sha256(data).hexdigest())
 
     def size(self, key: str) -> int | None:
         path = self.root / key
@@ -42,43 +44,43 @@ class FolderStore:
     def stream(self, key: str) -> Iterator[bytes]:
         try:
             with (self.root / key).open("rb") as file:
-                while part := file.read(_CHUNK):
+                while part := file.read(_CHUNK_BYTES):
                     yield part
         except FileNotFoundError:
             return
 
-    def send(self, key: str, path: Path, progress: Progress, replace: bool = False) -> None:
-        progress(("stage", f"copying {path.name}"))
-        with self._staged() as staged:
+    def send(self, key: str, path: Path, on_event: EventSink, replace: bool = False) -> None:
+        on_event(StageStarted(f"copying {path.name}"))
+        with self._open_staged() as staged:
             shutil.copyfile(path, staged)
             self._place(staged, key, replace)
 
     def create(self, key: str, data: bytes) -> None:
-        with self._staged() as staged:
+        with self._open_staged() as staged:
             staged.write_bytes(data)
             self._place(staged, key, replace=False)
 
     def swap(self, key: str, data: bytes, tag: str | None) -> bool:
-        with self._staged() as staged:
+        with self._open_staged() as staged:
             staged.write_bytes(data)
-            with locked(self.root):
-                there = self.read(key)
-                if (None if there is None else there.tag) != tag:
+            with lock_folder(self.root):
+                current = self.read(key)
+                if (None if current is None else current.tag) != tag:
                     return False
                 self._place(staged, key, replace=True)
         return True
 
     @contextlib.contextmanager
-    def _staged(self) -> Iterator[Path]:
-        """A file in a hidden folder, swept by whoever comes next if this process is killed."""
+    def _open_staged(self) -> Iterator[Path]:
+        """Yield the path of a file in a hidden folder. If this process is killed, a later one removes it."""
         if not self.root.absolute().parent.is_dir():
-            raise complain("FW009", f"the folder {self.root.absolute().parent} does not exist")
+            raise complain(Code.CANNOT_WRITE, f"the folder {self.root.absolute().parent} does not exist")
         try:
             self.root.mkdir(exist_ok=True)
             with open_workshop(self.root, self._janitor) as shop:
                 yield shop / secrets.token_hex(4)
         except OSError as error:
-            raise complain("FW009", f"{self.where}: {error.strerror or error}") from error
+            raise complain(Code.CANNOT_WRITE, f"{self.where}: {error.strerror or error}") from error
 
     @cached_property
     def _janitor(self) -> Janitor:
@@ -87,21 +89,13 @@ class FolderStore:
         return janitor
 
     def _place(self, staged: Path, key: str, replace: bool) -> None:
-        """Gives a finished file its name; its bytes reach the disk before."""
+        """Give a finished file its name, after its bytes are on the disk."""
         target = self.root / key
         target.parent.mkdir(parents=True, exist_ok=True)
-        _flush(staged)
+        flush_to_disk(staged)
         if replace:
             os.replace(staged, target)
         else:
             with contextlib.suppress(FileExistsError):
                 os.link(staged, target)
-        _flush(target.parent)
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        flush_to_disk(target.parent)

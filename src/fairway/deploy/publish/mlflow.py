@@ -1,9 +1,9 @@
 """MLflow's model registry. The files are logged as they are; evidence becomes tags; the alias is set last.
 
-`mlflow.onnx.log_model` loads a model and saves it anew, so the bytes that were verified would not be those that are
-registered. Here they are artefacts of a run, and beside them lies the one file by which `mlflow.onnx.load_model` finds
-the model. A version is registered once every file was read back. MLflow gives each version a number of its own, so two
-publishers make two whole versions; its alias has no conditional write, and the later of two wins.
+`mlflow.onnx.log_model` loads a model and saves it again, so it would not register the bytes that were verified. Here
+the files are artifacts of a run, together with the file by which `mlflow.onnx.load_model` finds the model. A version is
+registered after every file was read back. MLflow numbers the versions, so two publishers make two complete versions.
+Its alias has no conditional write: the later publisher wins.
 """
 
 from __future__ import annotations
@@ -18,27 +18,29 @@ from pathlib import Path
 from typing import Any
 
 from fairway.deploy.publish.bundle import Bundle, BundleFile, read_manifest
-from fairway.deploy.publish.destination import Progress, Published
+from fairway.deploy.publish.destination import Published
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import UserError, complain
-from fairway.diagnostics.extras import require
+from fairway.diagnostics.extras import require_extra
 from fairway.record.files import hash_file
+from fairway.record.progress import EventSink, StageStarted
 
 EXPERIMENT = "fairway"
-FOLDER = "model"
-"""The run's folder of artefacts that is registered."""
-MANIFEST = "fairway.manifest.json"
-DESCRIPTION = "MLmodel"
+ARTIFACT_FOLDER = "model"
+"""The folder among the artifacts of a run that is registered."""
+MANIFEST_FILE = "fairway.manifest.json"
+MLMODEL_FILE = "MLmodel"
 VERIFIED, UNVERIFIED = "verified", "unverified"
 """The aliases: `models:/NAME@verified` is the last version that was verified."""
-_LONGEST = 5000
+_MAX_TAG_CHARACTERS = 5000
 """Characters of a tag that MLflow keeps."""
 
 
 class MlflowRegistry:
-    """A registered model by name, in the registry that MLFLOW_TRACKING_URI and MLFLOW_REGISTRY_URI name."""
+    """A registered model, in the registry that MLFLOW_TRACKING_URI and MLFLOW_REGISTRY_URI name."""
 
     def __init__(self, name: str) -> None:
-        require("publish", f"mlflow:{name}", "mlflow")
+        require_extra("publish", f"mlflow:{name}", "mlflow")
         os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
         os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
         from mlflow import MlflowClient
@@ -47,12 +49,12 @@ class MlflowRegistry:
 
         self.where = f"mlflow:{name}"
         self._name = name
-        with self._asking():
+        with self._convert_errors():
             self._client = MlflowClient()
 
     @contextlib.contextmanager
-    def _asking(self) -> Iterator[None]:
-        """What the server answers with becomes a finding."""
+    def _convert_errors(self) -> Iterator[None]:
+        """Turn errors of MLflow into findings."""
         from mlflow.exceptions import MlflowException
 
         try:
@@ -61,13 +63,13 @@ class MlflowRegistry:
             raise
         except (MlflowException, OSError) as error:
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise complain("FW806", f"{self.where}: {first:.300}") from error
+            raise complain(Code.STORE_REFUSES, f"{self.where}: {first:.300}") from error
 
-    def publish(self, bundle: Bundle, progress: Progress) -> Published:
-        with self._asking():
-            run = self._run(bundle)
-            sent = self._upload(bundle, run, progress)
-            self._check(bundle, run, progress)
+    def publish(self, bundle: Bundle, on_event: EventSink) -> Published:
+        with self._convert_errors():
+            run = self._open_run(bundle)
+            sent = self._upload(bundle, run, on_event)
+            self._check_upload(bundle, run, on_event)
             number = self._register(bundle, run)
             alias = VERIFIED if bundle.unverified is None else UNVERIFIED
             self._client.set_registered_model_alias(self._name, alias, number)
@@ -82,54 +84,59 @@ class MlflowRegistry:
             (f"load it as models:/{self._name}@{alias}",),
         )
 
-    def _run(self, bundle: Bundle) -> str:
-        """The run that holds these bytes, whoever began it; a new one where there is none."""
+    def _open_run(self, bundle: Bundle) -> str:
+        """Return the run for these bytes, also if another publisher began it. Creates one if there is none."""
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
         experiment = self._client.get_experiment_by_name(name)
         number = self._client.create_experiment(name) if experiment is None else experiment.experiment_id
         same = f"tags.`fairway.model` = '{self._name}' AND tags.`fairway.digest` = '{bundle.digest}'"
         for run in self._client.search_runs([number], same, max_results=1):
             return str(run.info.run_id)
-        return str(self._client.create_run(number, run_name=self._name, tags=self._tags(bundle)).info.run_id)
+        return str(self._client.create_run(number, run_name=self._name, tags=self._make_tags(bundle)).info.run_id)
 
-    def _tags(self, bundle: Bundle) -> dict[str, str]:
-        """The evidence, in short, by which versions can be searched."""
+    def _make_tags(self, bundle: Bundle) -> dict[str, str]:
+        """Return a summary of the evidence, by which versions can be searched."""
         assert bundle.stored is not None
-        proven = bundle.stored.proven
-        told = {
+        short = bundle.stored.short
+        tags = {
             "model": self._name,
             "digest": bundle.digest,
             "sha256": bundle.model_sha256,
-            "verdict": proven.verdict,
-            "evidence": str(proven),
-            "route": proven.route or "",
-            "remedies": ", ".join(proven.remedies),
-            "level": proven.level or "none",
-            "samples": str(proven.points),
-            "domain": json.dumps({name: dict(dim) for name, dim in proven.domain.items()}),
-            "subject_sha256": proven.subject_sha256,
-            "versions": json.dumps(dict(proven.versions)),
+            "verdict": short.verdict,
+            "evidence": str(short),
+            "route": short.route or "",
+            "remedies": ", ".join(short.remedies),
+            "level": short.level or "none",
+            "samples": str(short.points),
+            "domain": json.dumps(
+                {
+                    name: {"low": dim.low, "high": dim.high, "multiple": dim.multiple}
+                    for name, dim in short.domain.items()
+                }
+            ),
+            "subject_sha256": short.subject_sha256,
+            "versions": json.dumps(dict(short.versions)),
             **({} if bundle.unverified is None else {"unverified": bundle.unverified}),
         }
-        return {f"fairway.{key}": value[:_LONGEST] for key, value in told.items()}
+        return {f"fairway.{key}": value[:_MAX_TAG_CHARACTERS] for key, value in tags.items()}
 
-    def _upload(self, bundle: Bundle, run: str, progress: Progress) -> list[BundleFile]:
-        """Sends what is not there in its size yet."""
-        there = self._there(run, FOLDER)
-        sent = [piece for piece in bundle.pieces if there.get(f"{FOLDER}/{piece.name}") != piece.size]
+    def _upload(self, bundle: Bundle, run: str, on_event: EventSink) -> list[BundleFile]:
+        """Send the files that the run does not hold in the right size yet."""
+        sizes = self._list_sizes(run, ARTIFACT_FOLDER)
+        sent = [piece for piece in bundle.pieces if sizes.get(f"{ARTIFACT_FOLDER}/{piece.name}") != piece.size]
         for piece in sent:
-            progress(("stage", f"sending {piece.name}"))
+            on_event(StageStarted(f"sending {piece.name}"))
             self._send(run, piece)
         with tempfile.TemporaryDirectory() as scratch:
-            for name, text in ((MANIFEST, bundle.manifest), (DESCRIPTION, self._description(bundle, run))):
+            for name, text in ((MANIFEST_FILE, bundle.manifest), (MLMODEL_FILE, self._describe_model(bundle, run))):
                 (Path(scratch) / name).write_bytes(text)
-                self._client.log_artifact(run, str(Path(scratch) / name), FOLDER)
+                self._client.log_artifact(run, str(Path(scratch) / name), ARTIFACT_FOLDER)
         return sent
 
     def _send(self, run: str, piece: BundleFile) -> None:
-        """MLflow takes an artefact's name from the file's."""
+        """Send a file through a link of the right name, because MLflow names an artifact after its file."""
         assert piece.path is not None
-        folder, _, name = f"{FOLDER}/{piece.name}".rpartition("/")
+        folder, _, name = f"{ARTIFACT_FOLDER}/{piece.name}".rpartition("/")
         with tempfile.TemporaryDirectory() as scratch:
             path = piece.path
             if path.name != name:
@@ -137,41 +144,44 @@ class MlflowRegistry:
                 path.symlink_to(piece.path.absolute())
             self._client.log_artifact(run, str(path), folder)
 
-    def _there(self, run: str, folder: str) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for one in self._client.list_artifacts(run, folder):
-            if one.is_dir:
-                found |= self._there(run, one.path)
+    def _list_sizes(self, run: str, folder: str) -> dict[str, int]:
+        sizes: dict[str, int] = {}
+        for artifact in self._client.list_artifacts(run, folder):
+            if artifact.is_dir:
+                sizes |= self._list_sizes(run, artifact.path)
             else:
-                found[one.path] = int(one.file_size or 0)
-        return found
+                sizes[artifact.path] = int(artifact.file_size or 0)
+        return sizes
 
-    def _check(self, bundle: Bundle, run: str, progress: Progress) -> None:
-        """Reads every file back; one that is not the one verified is sent again, once."""
+    def _check_upload(self, bundle: Bundle, run: str, on_event: EventSink) -> None:
+        """Read every file back. One that differs is sent again, once."""
         for piece in bundle.pieces:
-            progress(("stage", f"checking {piece.name}"))
+            on_event(StageStarted(f"checking {piece.name}"))
             if not self._holds(run, piece):
                 self._send(run, piece)
                 if not self._holds(run, piece):
-                    raise complain("FW802", f"{self.where}: {piece.name} has another sha256 there than in its record")
+                    raise complain(
+                        Code.PUBLISHED_DIFFERS,
+                        f"{self.where}: {piece.name} has another sha256 there than in its record",
+                    )
 
     def _holds(self, run: str, piece: BundleFile) -> bool:
         with tempfile.TemporaryDirectory() as scratch:
-            path = Path(self._client.download_artifacts(run, f"{FOLDER}/{piece.name}", scratch))
+            path = Path(self._client.download_artifacts(run, f"{ARTIFACT_FOLDER}/{piece.name}", scratch))
             return hash_file(path) == piece.sha256
 
-    def _description(self, bundle: Bundle, run: str) -> bytes:
-        """What MLflow's own loaders read: where the ONNX file lies."""
+    def _describe_model(self, bundle: Bundle, run: str) -> bytes:
+        """Return the file from which MLflow's loaders learn where the ONNX file is."""
         import onnx
         from mlflow.models import Model
 
-        described: Any = Model(artifact_path=FOLDER, run_id=run)
-        described.add_flavor("onnx", onnx_version=onnx.__version__, data=bundle.model, providers=None)
-        described.add_flavor("python_function", loader_module="mlflow.onnx", data=bundle.model, env={})
-        return str(described.to_yaml()).encode()
+        model: Any = Model(artifact_path=ARTIFACT_FOLDER, run_id=run)
+        model.add_flavor("onnx", onnx_version=onnx.__version__, data=bundle.model, providers=None)
+        model.add_flavor("python_function", loader_module="mlflow.onnx", data=bundle.model, env={})
+        return str(model.to_yaml()).encode()
 
     def _register(self, bundle: Bundle, run: str) -> str:
-        """A version of the registered model; the same bytes are not registered twice."""
+        """Register a version of the model, unless these bytes are registered already."""
         from mlflow.exceptions import MlflowException
 
         try:
@@ -182,37 +192,42 @@ class MlflowRegistry:
         for version in self._client.search_model_versions(f"name = '{self._name}'"):
             if version.run_id == run:
                 return str(version.version)
-        source = f"{self._client.get_run(run).info.artifact_uri}/{FOLDER}"
-        made = self._client.create_model_version(self._name, source, run_id=run, tags=self._tags(bundle))
+        source = f"{self._client.get_run(run).info.artifact_uri}/{ARTIFACT_FOLDER}"
+        created = self._client.create_model_version(self._name, source, run_id=run, tags=self._make_tags(bundle))
         self._client.set_terminated(run)
-        return str(made.version)
+        return str(created.version)
 
-    def pull(self, staged: Path, version: str | None, progress: Progress) -> tuple[Bundle, str]:
-        """The last verified version; where there is none, the last one that was published as unverified."""
-        with self._asking():
-            found = self._find(version)
-            progress(("stage", f"fetching version {found.version}"))
-            folder = Path(self._client.download_artifacts(found.run_id, FOLDER, str(staged)))
-            manifest = folder / MANIFEST
+    def pull(self, staged: Path, version: str | None, on_event: EventSink) -> tuple[Bundle, str]:
+        """Pull the given version, or the last verified one, or the last unverified one."""
+        with self._convert_errors():
+            registered = self._find_version(version)
+            on_event(StageStarted(f"fetching version {registered.version}"))
+            folder = Path(self._client.download_artifacts(registered.run_id, ARTIFACT_FOLDER, str(staged)))
+            manifest = folder / MANIFEST_FILE
             if not manifest.is_file():
-                raise complain("FW804", f"{self.where}: version {found.version} was not published by Fairway")
+                raise complain(
+                    Code.NOTHING_PUBLISHED, f"{self.where}: version {registered.version} was not published by Fairway"
+                )
             bundle = read_manifest(manifest.read_bytes(), self.where)
-            if bundle.digest != found.tags.get("fairway.digest"):
-                raise complain("FW802", f"{self.where}: the manifest of version {found.version} is not the one tagged")
-        for name in (MANIFEST, DESCRIPTION):
+            if bundle.digest != registered.tags.get("fairway.digest"):
+                raise complain(
+                    Code.PUBLISHED_DIFFERS,
+                    f"{self.where}: the manifest of version {registered.version} differs from its tag",
+                )
+        for name in (MANIFEST_FILE, MLMODEL_FILE):
             (folder / name).unlink(missing_ok=True)
         for path in folder.iterdir():
             path.rename(staged / path.name)
         folder.rmdir()
-        return bundle, str(found.version)
+        return bundle, str(registered.version)
 
-    def _find(self, version: str | None) -> Any:
+    def _find_version(self, version: str | None) -> Any:
         from mlflow.exceptions import MlflowException
 
-        for wanted in (VERIFIED, UNVERIFIED) if version is None else (version,):
+        for name in (VERIFIED, UNVERIFIED) if version is None else (version,):
             with contextlib.suppress(MlflowException):
-                if wanted.isdecimal():
-                    return self._client.get_model_version(self._name, wanted)
-                return self._client.get_model_version_by_alias(self._name, wanted)
+                if name.isdecimal():
+                    return self._client.get_model_version(self._name, name)
+                return self._client.get_model_version_by_alias(self._name, name)
         what = "nothing was published there" if version is None else f"there is no version {version!r:.80}"
-        raise complain("FW804", f"{self.where}: {what}")
+        raise complain(Code.NOTHING_PUBLISHED, f"{self.where}: {what}")

@@ -4,8 +4,8 @@
     versions/cd34….json   a manifest: the files of a version by name, under the manifest's sha256
     latest.json           the pointer: every version in order; the last one counts
 
-Nothing but the pointer ever changes. It is moved only if it is still the one that was read at the beginning, so of two
-publishers one wins and the other is told. Whoever is killed before leaves objects that the next one need not send.
+Only the pointer ever changes. It is moved only if it is still the one that was read at the beginning, so of two
+publishers one wins and the other gets an error. The objects of a publisher that was killed need not be sent again.
 """
 
 from __future__ import annotations
@@ -17,21 +17,23 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fairway.deploy.publish.bundle import LARGEST, Bundle, BundleFile, read_manifest
-from fairway.deploy.publish.destination import Progress, Published, Store
+from fairway.deploy.publish.bundle import MAX_MANIFEST_BYTES, Bundle, BundleFile, read_manifest
+from fairway.deploy.publish.destination import Published, Store
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
+from fairway.record.progress import EventSink, StageStarted
 
 POINTER = "latest.json"
 FORMAT = 1
-SHORTEST = 8
-"""Letters of a digest that name a version; fewer might be its number."""
-TRIES = 2
-"""A store may refuse a write because another publisher's of the same object is under way, and drop that one later."""
+MIN_DIGEST_CHARACTERS = 8
+"""Characters of a digest that are needed to name a version. Fewer might be a version number."""
+MAX_TRIES = 2
+"""A store may refuse a write because another publisher is writing the same object, and drop that write later."""
 
 
 @dataclass(frozen=True)
 class PublishedVersion:
-    """A version in the pointer's list."""
+    """A version in the list of the pointer."""
 
     number: int
     manifest: str
@@ -39,23 +41,23 @@ class PublishedVersion:
 
 
 @dataclass(frozen=True)
-class Objects:
-    """A destination on top of any store."""
+class ObjectDestination:
+    """A destination in an object store."""
 
     store: Store
 
-    def publish(self, bundle: Bundle, progress: Progress) -> Published:
-        held = self.store.read(POINTER)
-        before = [] if held is None else _versions(held.data, self.store.where)
-        sent = [piece for piece in bundle.pieces if self._deliver(piece, progress)]
+    def publish(self, bundle: Bundle, on_event: EventSink) -> Published:
+        pointer = self.store.read(POINTER)
+        before = [] if pointer is None else _parse_pointer(pointer.data, self.store.where)
+        sent = [piece for piece in bundle.pieces if self._deliver(piece, on_event)]
         number = next((entry.number for entry in before[-1:] if entry.manifest == bundle.digest), None)
         if number is None:
-            self.store.create(_manifest_key(bundle.digest), bundle.manifest)
+            self.store.create(_make_manifest_key(bundle.digest), bundle.manifest)
             now = datetime.now(UTC).isoformat(timespec="seconds")
             number = before[-1].number + 1 if before else 1
             after = [*before, PublishedVersion(number, bundle.digest, now)]
-            if not self.store.swap(POINTER, _pointer(after), None if held is None else held.tag):
-                number = self._overtaken(bundle)
+            if not self.store.swap(POINTER, _format_pointer(after), None if pointer is None else pointer.tag):
+                number = self._accept_same_version(bundle)
         return Published(
             self.store.where,
             str(number),
@@ -66,58 +68,62 @@ class Objects:
             bundle.unverified,
         )
 
-    def _overtaken(self, bundle: Bundle) -> int:
-        """Somebody else moved the pointer. Where they published the same bytes, nothing is lost."""
-        held = self.store.read(POINTER)
-        last = _versions(held.data, self.store.where)[-1] if held is not None else None
+    def _accept_same_version(self, bundle: Bundle) -> int:
+        """Return the version that another publisher has just made, if it has the same bytes; else raise FW803."""
+        pointer = self.store.read(POINTER)
+        last = _parse_pointer(pointer.data, self.store.where)[-1] if pointer is not None else None
         if last is None or last.manifest != bundle.digest:
             what = "the pointer was moved" if last is None else f"version {last.number} was published"
-            raise complain("FW803", f"{self.store.where}: {what} while this file was being sent")
+            raise complain(Code.OVERTAKEN, f"{self.store.where}: {what} while this file was being sent")
         return last.number
 
-    def _deliver(self, piece: BundleFile, progress: Progress) -> bool:
-        """Sees to it that the object is there and holds the right bytes; answers whether it was sent.
+    def _deliver(self, piece: BundleFile, on_event: EventSink) -> bool:
+        """Send an object unless it is there with the right bytes, and return whether it was sent.
 
-        It is read back in any case: what lies under a hash need not have it.
+        It is read back in any case, because an object under a hash may have other bytes.
         """
         assert piece.path is not None
-        key = object_key(piece.sha256)
-        if self.store.size(key) == piece.size and self._holds(key, piece, progress):
+        key = make_object_key(piece.sha256)
+        if self.store.size(key) == piece.size and self._holds(key, piece, on_event):
             return False
-        for _ in range(TRIES):
-            self.store.send(key, piece.path, progress, replace=self.store.size(key) is not None)
-            if self._holds(key, piece, progress):
+        for _ in range(MAX_TRIES):
+            self.store.send(key, piece.path, on_event, replace=self.store.size(key) is not None)
+            if self._holds(key, piece, on_event):
                 return True
-        raise complain("FW802", f"{self.store.where}: {piece.name} has another sha256 there than in its record")
+        raise complain(
+            Code.PUBLISHED_DIFFERS, f"{self.store.where}: {piece.name} has another sha256 there than in its record"
+        )
 
-    def _holds(self, key: str, piece: BundleFile, progress: Progress) -> bool:
+    def _holds(self, key: str, piece: BundleFile, on_event: EventSink) -> bool:
         digest = hashlib.sha256()
-        progress(("stage", f"checking {piece.name}"))
+        on_event(StageStarted(f"checking {piece.name}"))
         for part in self.store.stream(key):
             digest.update(part)
         return digest.hexdigest() == piece.sha256
 
-    def pull(self, staged: Path, version: str | None, progress: Progress) -> tuple[Bundle, str]:
-        held = self.store.read(POINTER)
-        if held is None:
-            raise complain("FW804", f"{self.store.where}: nothing was published there")
-        entry = _choose(_versions(held.data, self.store.where), version, self.store.where)
-        text = self.store.read(_manifest_key(entry.manifest))
+    def pull(self, staged: Path, version: str | None, on_event: EventSink) -> tuple[Bundle, str]:
+        pointer = self.store.read(POINTER)
+        if pointer is None:
+            raise complain(Code.NOTHING_PUBLISHED, f"{self.store.where}: nothing was published there")
+        entry = _choose_version(_parse_pointer(pointer.data, self.store.where), version, self.store.where)
+        text = self.store.read(_make_manifest_key(entry.manifest))
         if text is None or hashlib.sha256(text.data).hexdigest() != entry.manifest:
-            raise complain("FW802", f"{self.store.where}: the manifest of version {entry.number} is gone or changed")
+            raise complain(
+                Code.PUBLISHED_DIFFERS, f"{self.store.where}: the manifest of version {entry.number} is gone or changed"
+            )
         bundle = read_manifest(text.data, self.store.where)
         for piece in bundle.pieces:
-            progress(("stage", f"fetching {piece.name}"))
+            on_event(StageStarted(f"fetching {piece.name}"))
             path = staged / piece.name
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("xb") as file:
-                for part in _at_most(self.store.stream(object_key(piece.sha256)), piece.size):
+                for part in _limit_bytes(self.store.stream(make_object_key(piece.sha256)), piece.size):
                     file.write(part)
         return bundle, str(entry.number)
 
 
-def _at_most(parts: Iterable[bytes], size: int) -> Iterable[bytes]:
-    """A byte more than promised is enough to be found wrong; the rest need not fill the disk."""
+def _limit_bytes(parts: Iterable[bytes], size: int) -> Iterable[bytes]:
+    """Yield at most one byte more than expected. That is enough to fail the check, and does not fill the disk."""
     left = size + 1
     for part in parts:
         yield part[:left]
@@ -126,40 +132,42 @@ def _at_most(parts: Iterable[bytes], size: int) -> Iterable[bytes]:
             return
 
 
-def object_key(sha256: str) -> str:
+def make_object_key(sha256: str) -> str:
     return f"objects/{sha256[:2]}/{sha256}"
 
 
-def _manifest_key(sha256: str) -> str:
+def _make_manifest_key(sha256: str) -> str:
     return f"versions/{sha256}.json"
 
 
-def _pointer(versions: list[PublishedVersion]) -> bytes:
-    whole = {"format": FORMAT, "versions": [vars(entry) for entry in versions]}
-    return json.dumps(whole, indent=1).encode() + b"\n"
+def _format_pointer(versions: list[PublishedVersion]) -> bytes:
+    content = {"format": FORMAT, "versions": [vars(entry) for entry in versions]}
+    return json.dumps(content, indent=1).encode() + b"\n"
 
 
-def _versions(text: bytes, where: str) -> list[PublishedVersion]:
+def _parse_pointer(text: bytes, where: str) -> list[PublishedVersion]:
     try:
-        if len(text) > LARGEST:
+        if len(text) > MAX_MANIFEST_BYTES:
             raise ValueError("it is too large")
-        whole = json.loads(text)
-        found = [PublishedVersion(int(e["number"]), str(e["manifest"]), str(e["at"])) for e in whole["versions"]]
-        hexadecimal = all(len(e.manifest) == 64 and not set(e.manifest) - set("0123456789abcdef") for e in found)
-        if whole["format"] != FORMAT or not found or not hexadecimal:
-            raise ValueError("its format is another, or it names no version")
-        return found
+        content = json.loads(text)
+        versions = [PublishedVersion(int(e["number"]), str(e["manifest"]), str(e["at"])) for e in content["versions"]]
+        hexadecimal = all(len(e.manifest) == 64 and not set(e.manifest) - set("0123456789abcdef") for e in versions)
+        if content["format"] != FORMAT or not versions or not hexadecimal:
+            raise ValueError("expected format 1 and at least one version")
+        return versions
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise complain("FW804", f"{where}: {POINTER} is not a pointer of Fairway's: {error!r:.200}") from error
+        raise complain(
+            Code.NOTHING_PUBLISHED, f"{where}: {POINTER} is not a version list of Fairway: {error!r:.200}"
+        ) from error
 
 
-def _choose(versions: list[PublishedVersion], version: str | None, where: str) -> PublishedVersion:
-    """The last one, or the one with this number or this beginning of its digest."""
+def _choose_version(versions: list[PublishedVersion], version: str | None, where: str) -> PublishedVersion:
+    """Return the last version, or the one with this number or beginning of a digest."""
     if version is None:
         return versions[-1]
-    beginning = version if len(version) >= SHORTEST else "-"
-    fitting = [e for e in versions if version == str(e.number) or e.manifest.startswith(beginning)]
-    if not fitting:
+    beginning = version if len(version) >= MIN_DIGEST_CHARACTERS else "-"
+    matches = [e for e in versions if version == str(e.number) or e.manifest.startswith(beginning)]
+    if not matches:
         known = ", ".join(str(entry.number) for entry in versions[-20:])
-        raise complain("FW804", f"{where}: there is no version {version!r:.80}; there are {known}")
-    return fitting[-1]
+        raise complain(Code.NOTHING_PUBLISHED, f"{where}: there is no version {version!r:.80}; there are {known}")
+    return matches[-1]

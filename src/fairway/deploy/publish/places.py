@@ -1,4 +1,4 @@
-"""Where a destination's words lead, and the two roads there and back."""
+"""Publish to a destination and pull from it."""
 
 from __future__ import annotations
 
@@ -6,107 +6,110 @@ import re
 import tempfile
 from pathlib import Path
 
-from fairway.convert.generation.folder_delivery import put_folder
-from fairway.deploy.publish.bundle import Bundle, gather, unverified_mark
-from fairway.deploy.publish.destination import Destination, Progress, Published, Pulled
+from fairway.convert.generation.folder_delivery import deliver_folder
+from fairway.deploy.publish.bundle import Bundle, gather_bundle
+from fairway.deploy.publish.destination import Destination, Published, Pulled
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
 from fairway.record.files import hash_file
-from fairway.record.reader import StoredRecord, compare_with_record
+from fairway.record.progress import EventSink, ignore_event
+from fairway.record.reader import compare_with_record
+from fairway.record.schema import Record
 from fairway.workers.staging import Janitor, open_workshop
 
 FORMS = "s3://BUCKET/PREFIX, mlflow:NAME, triton:FOLDER, ort:FOLDER, or a folder"
 _BUCKET = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/?(.*)")
 
 
-def quiet(event: object) -> None:
-    """Nobody watches."""
+def publish(model: str | Path, where: str, unverified: bool = False, on_event: EventSink = ignore_event) -> Published:
+    """Publish a model file with its weights, its record and their checksums: all of it, or nothing.
 
-
-def publish(model: str | Path, where: str, unverified: bool = False, progress: Progress = quiet) -> Published:
-    """Publishes a model file with its weights, its record and their checksums: all of it, or nothing.
-
-    A file that is not verified, byte for byte, is refused unless `unverified` is said, which then stands in the record.
+    A file whose bytes are not verified is refused unless `unverified` is true; then its record says so.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        bundle = gather(Path(model), unverified, Path(scratch))
-        return find(where).publish(bundle, progress)
+        bundle = gather_bundle(Path(model), unverified, Path(scratch))
+        return find_destination(where).publish(bundle, on_event)
 
 
-def pull(where: str, folder: str | Path, version: str | None = None, progress: Progress = quiet) -> Pulled:
-    """Brings a version back into a new folder. Every file must be the one that was published, and its record's."""
+def pull(where: str, folder: str | Path, version: str | None = None, on_event: EventSink = ignore_event) -> Pulled:
+    """Pull a version into a new folder, and check that every file is the one that was published."""
     folder = Path(folder)
     if folder.exists():
-        raise complain("FW008", str(folder), todo=("Name a folder that does not exist yet: -o FOLDER.",))
+        raise complain(Code.FILE_EXISTS, str(folder), todo=("Name a folder that does not exist yet: -o FOLDER.",))
     if not folder.absolute().parent.is_dir():
-        raise complain("FW009", f"the folder {folder.absolute().parent} does not exist")
-    destination = find(where)
+        raise complain(Code.CANNOT_WRITE, f"the folder {folder.absolute().parent} does not exist")
+    destination = find_destination(where)
     janitor = Janitor()
     try:
         with open_workshop(folder.absolute().parent, janitor) as shop:
             staged = shop / "pulled"
             staged.mkdir()
-            bundle, name = destination.pull(staged, version, progress)
-            stored = _check(bundle, staged, where)
-            put_folder(staged, folder, False, janitor)
+            bundle, name = destination.pull(staged, version, on_event)
+            stored = _check_pulled(bundle, staged, where)
+            deliver_folder(staged, folder, False, janitor)
     finally:
         janitor.dismiss()
     return Pulled(
-        where, name, bundle.digest, folder / bundle.model, bundle.names, stored.proven.verdict, unverified_mark(stored)
+        where, name, bundle.digest, folder / bundle.model, bundle.names, stored.verdict, stored.unverified_reason
     )
 
 
-def _check(bundle: Bundle, staged: Path, where: str) -> StoredRecord:
-    """Nothing else may be there than what was published, and all of it must have the sha256 that it had."""
-    there = {str(path.relative_to(staged)) for path in staged.rglob("*") if not path.is_dir() or path.is_symlink()}
-    if there != set(bundle.names):
-        differing = sorted(there ^ set(bundle.names))
-        raise complain("FW802", f"{where}: {differing[0]} is missing, or there and not in the manifest")
+def _check_pulled(bundle: Bundle, staged: Path, where: str) -> Record:
+    """Check that the folder holds exactly the published files, each with its sha256. Returns the record."""
+    files = {str(path.relative_to(staged)) for path in staged.rglob("*") if not path.is_dir() or path.is_symlink()}
+    if files != set(bundle.names):
+        differing = sorted(files ^ set(bundle.names))
+        raise complain(Code.PUBLISHED_DIFFERS, f"{where}: {differing[0]} is missing, or is not in the manifest")
     for piece in bundle.pieces:
         path = staged / piece.name
         if path.is_symlink() or hash_file(path) != piece.sha256:
-            raise complain("FW802", f"{where}: {piece.name} has another sha256 than when it was published")
+            raise complain(
+                Code.PUBLISHED_DIFFERS, f"{where}: {piece.name} has another sha256 than when it was published"
+            )
     stored, finding = compare_with_record(staged / bundle.model)
     if stored is None or finding is not None:
-        raise complain("FW802", f"{where}: {'the record is missing' if finding is None else finding.seen}")
+        raise complain(
+            Code.PUBLISHED_DIFFERS, f"{where}: {'the record is missing' if finding is None else finding.seen}"
+        )
     return stored
 
 
-def find(where: str) -> Destination:
-    """The destination that the words name."""
+def find_destination(where: str) -> Destination:
+    """Return the destination of an address such as `s3://BUCKET/PREFIX`."""
     kind, _, rest = where.partition(":")
     if where.startswith("s3:"):
-        found = _BUCKET.fullmatch(where)
-        if found is None:
-            raise _unknown(where)
-        from fairway.deploy.publish.objects import Objects
+        match = _BUCKET.fullmatch(where)
+        if match is None:
+            raise _unknown_destination(where)
+        from fairway.deploy.publish.objects import ObjectDestination
         from fairway.deploy.publish.s3 import S3Store
 
-        return Objects(S3Store(found[1], found[2].strip("/")))
+        return ObjectDestination(S3Store(match[1], match[2].strip("/")))
     if kind == "mlflow":
         from fairway.deploy.publish.mlflow import MlflowRegistry
 
         if not rest or not rest.isprintable() or set(rest) & set("/:.%\"'`"):
-            raise _unknown(where)
+            raise _unknown_destination(where)
         return MlflowRegistry(rest)
     if kind in ("triton", "ort"):
         if not rest:
-            raise _unknown(where)
+            raise _unknown_destination(where)
         from fairway.deploy.publish.ort_format import OrtFolder
         from fairway.deploy.publish.triton import TritonRepository
 
         return TritonRepository(Path(rest)) if kind == "triton" else OrtFolder(Path(rest))
     if "://" in where or not where:
-        raise _unknown(where)
+        raise _unknown_destination(where)
     from fairway.deploy.publish.folder_store import FolderStore
-    from fairway.deploy.publish.objects import Objects
+    from fairway.deploy.publish.objects import ObjectDestination
 
-    return Objects(FolderStore(Path(where)))
-
-
-def _unknown(where: str) -> Exception:
-    return complain("FW006", f"{where!r:.120} is no destination", todo=(f"Write {FORMS}.",))
+    return ObjectDestination(FolderStore(Path(where)))
 
 
-def default_folder(where: str) -> Path:
-    """The last part of a destination's name."""
+def _unknown_destination(where: str) -> Exception:
+    return complain(Code.UNKNOWN_OPTION, f"expected a destination, got {where!r:.120}", todo=(f"Write {FORMS}.",))
+
+
+def choose_default_folder(where: str) -> Path:
+    """Return the last part of a destination's address."""
     return Path(re.split(r"[:/]", where.rstrip("/"))[-1] or "pulled")

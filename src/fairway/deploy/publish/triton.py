@@ -1,33 +1,33 @@
 """A model repository that Triton loads: `FOLDER/NAME/config.pbtxt`, and a folder per version.
 
-A version's folder is put in place by one rename, so that Triton, which may be polling, sees it whole or not at all. The
-sizes in the config come from the record: what varies is -1, and a batch dim that was verified becomes `max_batch_size`.
-Triton is not told to put requests of several clients into one batch: that each sample's answer hangs on this sample
-alone was not verified.
+The folder of a version is put in place by one rename, so that Triton, which may be polling, never sees a part of it.
+Sizes in the config come from the record: a size that varies is -1, and a verified batch dim becomes `max_batch_size`.
+Triton's own batching of requests is not turned on, because it was not verified that samples are independent.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from fairway.deploy.publish.bundle import Bundle, BundleFile, unverified_mark
-from fairway.deploy.publish.checksums import NAME as SUMS
+from fairway.deploy.publish.bundle import Bundle, BundleFile
+from fairway.deploy.publish.checksums import CHECKSUM_FILE as SUMS
 from fairway.deploy.publish.checksums import read_checksums, write_checksums
-from fairway.deploy.publish.destination import Progress, Published
+from fairway.deploy.publish.destination import Published
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
 from fairway.model.onnx_file import OnnxHeader, OnnxValue
-from fairway.record.files import hash_file, record_path
+from fairway.record.files import get_record_path, hash_file
+from fairway.record.progress import EventSink, StageStarted
 from fairway.record.reader import read_record
-from fairway.workers.staging import Janitor, locked, open_workshop
+from fairway.workers.staging import Janitor, flush_to_disk, lock_folder, open_workshop
 
 CONFIG = "config.pbtxt"
 MODEL = "model.onnx"
-"""The name that Triton looks for; the record beside it is renamed with it."""
-RECORD = record_path(Path(MODEL)).name
+"""The name that Triton looks for. The record is renamed too."""
+RECORD = get_record_path(Path(MODEL)).name
 
 TYPES = {
     "bool": "TYPE_BOOL",
@@ -48,27 +48,27 @@ TYPES = {
 
 
 class TritonRepository:
-    """`triton:FOLDER`: a model goes below FOLDER under its file's name."""
+    """`triton:FOLDER`: each model is a subfolder with the name of its file."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.where = f"triton:{root}"
 
-    def publish(self, bundle: Bundle, progress: Progress) -> Published:
+    def publish(self, bundle: Bundle, on_event: EventSink) -> Published:
         name = Path(bundle.model).stem
-        bundle = _renamed(bundle)
+        bundle = _rename_files(bundle)
         assert bundle.header is not None
-        config = write_config(name, bundle.header, _largest_batch(bundle)).encode()
+        config = write_config(name, bundle.header, _find_largest_batch(bundle)).encode()
         janitor = Janitor()
         try:
             self.root.mkdir(exist_ok=True)
             with open_workshop(self.root, janitor) as shop:
                 version = shop / "version"
-                _fill(version, bundle, progress)
-                with locked(self.root):
+                _fill_version(version, bundle, on_event)
+                with lock_folder(self.root):
                     number, new = self._place(name, config, version, bundle)
         except OSError as error:
-            raise complain("FW009", f"{self.where}: {error.strerror or error}") from error
+            raise complain(Code.CANNOT_WRITE, f"{self.where}: {error.strerror or error}") from error
         finally:
             janitor.dismiss()
         sent = bundle.pieces if new else ()
@@ -83,7 +83,7 @@ class TritonRepository:
         )
 
     def _place(self, name: str, config: bytes, version: Path, bundle: Bundle) -> tuple[int, bool]:
-        """Gives the finished version its number, in a repository whose lock is held; the last one's if it is that."""
+        """Give the finished version its number while the repository is locked. Equal files keep the last number."""
         home = self.root / name
         if not home.exists():
             staged = version.parent / "home"
@@ -92,101 +92,103 @@ class TritonRepository:
             (staged / CONFIG).write_bytes(config)
             staged.rename(home)
             return 1, True
-        there = home / CONFIG
-        if not there.is_file() or there.read_bytes() != config:
-            raise complain("FW807", f"{there} is not the configuration that this model needs")
-        number = max(_numbers(home), default=0)
+        existing = home / CONFIG
+        if not existing.is_file() or existing.read_bytes() != config:
+            raise complain(Code.TRITON_CANNOT, f"{existing} is not the configuration that this model needs")
+        number = max(_list_versions(home), default=0)
         last = home / str(number) / SUMS
         if last.is_file() and last.read_bytes() == (version / SUMS).read_bytes():
             return number, False
         version.rename(home / str(number + 1))
         return number + 1, True
 
-    def pull(self, staged: Path, version: str | None, progress: Progress) -> tuple[Bundle, str]:
-        """From a model's own folder, or from a repository that holds one model."""
-        home = self.root if (self.root / CONFIG).is_file() else self._only()
-        numbers = _numbers(home)
+    def pull(self, staged: Path, version: str | None, on_event: EventSink) -> tuple[Bundle, str]:
+        """Pull from the folder of a model, or from a repository that holds only one."""
+        home = self.root if (self.root / CONFIG).is_file() else self._find_only_model()
+        numbers = _list_versions(home)
         number = max(numbers, default=0) if version is None else int(version) if version.isdecimal() else 0
         if number not in numbers:
             known = ", ".join(map(str, numbers)) or "none"
-            raise complain("FW804", f"triton:{home}: there is no such version; there are {known}")
+            raise complain(Code.NOTHING_PUBLISHED, f"triton:{home}: there is no such version; there are {known}")
         folder = home / str(number)
         sums = read_checksums(folder)
         pieces = []
         for name, digest in sums.items():
-            progress(("stage", f"fetching {name}"))
+            on_event(StageStarted(f"fetching {name}"))
             (staged / name).parent.mkdir(parents=True, exist_ok=True)
             try:
                 shutil.copyfile(folder / name, staged / name)
             except OSError as error:
-                raise complain("FW802", f"triton:{folder}: {name} cannot be read: {error.strerror}") from error
+                raise complain(
+                    Code.PUBLISHED_DIFFERS, f"triton:{folder}: {name} cannot be read: {error.strerror}"
+                ) from error
             pieces.append(BundleFile(name, digest, (staged / name).stat().st_size))
         stored = read_record(staged / RECORD)
-        bundle = Bundle(MODEL, RECORD, stored.proven.verdict, unverified_mark(stored), tuple(pieces))
+        bundle = Bundle(MODEL, RECORD, stored.verdict, stored.unverified_reason, tuple(pieces))
         return bundle, str(number)
 
-    def _only(self) -> Path:
+    def _find_only_model(self) -> Path:
         homes = sorted(path.parent for path in self.root.glob(f"*/{CONFIG}"))
         if len(homes) != 1:
             names = ", ".join(path.name for path in homes) or "none"
-            raise complain("FW804", f"{self.where} holds {names}; name one model's folder: triton:{self.root}/NAME")
+            raise complain(
+                Code.NOTHING_PUBLISHED, f"{self.where} holds {names}; name one model's folder: triton:{self.root}/NAME"
+            )
         return homes[0]
 
 
-def _numbers(home: Path) -> list[int]:
+def _list_versions(home: Path) -> list[int]:
     return sorted(int(path.name) for path in home.iterdir() if path.name.isdecimal())
 
 
-def _renamed(bundle: Bundle) -> Bundle:
-    """The same files under the names that Triton looks for."""
+def _rename_files(bundle: Bundle) -> Bundle:
+    """Return the bundle with the file names that Triton looks for."""
     names = {bundle.model: MODEL, bundle.record: RECORD}
     pieces = tuple(replace(piece, name=names.get(piece.name, piece.name)) for piece in bundle.pieces)
     if len({piece.name for piece in pieces}) != len(pieces):
-        raise complain("FW807", f"{MODEL} is also the name of a file that holds weights")
+        raise complain(Code.TRITON_CANNOT, f"{MODEL} is also the name of a file that holds weights")
     return replace(bundle, model=MODEL, record=RECORD, pieces=pieces)
 
 
-def _fill(version: Path, bundle: Bundle, progress: Progress) -> None:
-    """The version's folder: the files, checked after they were copied, and their checksums."""
+def _fill_version(version: Path, bundle: Bundle, on_event: EventSink) -> None:
+    """Fill the folder of a version with the files, checked after they were copied, and their checksums."""
     for piece in bundle.pieces:
         assert piece.path is not None
-        progress(("stage", f"copying {piece.name}"))
+        on_event(StageStarted(f"copying {piece.name}"))
         path = version / piece.name
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(piece.path, path)
         if hash_file(path) != piece.sha256:
-            raise complain("FW802", f"{piece.name} changed while it was published")
+            raise complain(Code.PUBLISHED_DIFFERS, f"{piece.name} changed while it was published")
     write_checksums(version, bundle.names)
     for path in version.rglob("*"):
-        handle = os.open(path, os.O_RDONLY)
-        os.fsync(handle)
-        os.close(handle)
+        flush_to_disk(path)
 
 
-def _largest_batch(bundle: Bundle) -> int:
-    """The verified bound of the first dim, if it is one and the same in all inputs and outputs; else 0."""
+def _find_largest_batch(bundle: Bundle) -> int:
+    """Return the verified bound of the first dim if all inputs and outputs have the same one, else 0."""
     assert bundle.header is not None
     assert bundle.stored is not None
     firsts = {value.shape[0] if value.shape else None for value in (*bundle.header.inputs, *bundle.header.outputs)}
     name = firsts.pop() if len(firsts) == 1 else None
-    dim = bundle.stored.proven.domain.get(name) if isinstance(name, str) else None
-    return dim["high"] if dim is not None and dim["low"] <= 1 and dim["multiple"] == 1 else 0
+    dim = bundle.stored.subject.domain.get(name) if isinstance(name, str) else None
+    return dim.high if dim is not None and dim.low <= 1 and dim.multiple == 1 else 0
 
 
 def write_config(name: str, header: OnnxHeader, batch: int) -> str:
-    """Triton's configuration, as text."""
+    """Return Triton's configuration as text."""
     lines = [f"name: {json.dumps(name)}", 'backend: "onnxruntime"', f"default_model_filename: {json.dumps(MODEL)}"]
     lines.append(f"max_batch_size: {batch}")
     for label, values in (("input", header.inputs), ("output", header.outputs)):
-        lines += [line for value in values for line in _tensor(label, value, batch)]
+        lines += [line for value in values for line in _format_tensor(label, value, batch)]
     return "\n".join(lines) + "\n"
 
 
-def _tensor(label: str, value: OnnxValue, batch: int) -> list[str]:
+def _format_tensor(label: str, value: OnnxValue, batch: int) -> list[str]:
     if value.dtype not in TYPES or value.shape is None:
-        raise complain("FW807", f"{value} has no type or rank that Triton knows")
+        raise complain(Code.TRITON_CANNOT, f"{value} has a type or rank that Triton does not support")
     sizes = [size if isinstance(size, int) else -1 for size in value.shape][1 if batch else 0 :]
     dims = ", ".join(map(str, sizes)) or "1"
     scalar = [] if sizes else ["  reshape: { shape: [ ] }"]
-    told = [f"  name: {json.dumps(value.name)}", f"  data_type: {TYPES[value.dtype]}", f"  dims: [ {dims} ]"]
-    return [f"{label} {{", *told, *scalar, "}"]
+    fields = [f"  name: {json.dumps(value.name)}", f"  data_type: {TYPES[value.dtype]}", f"  dims: [ {dims} ]"]
+    return [f"{label} {{", *fields, *scalar, "}"]

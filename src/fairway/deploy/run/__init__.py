@@ -1,5 +1,5 @@
-"""Inference over recordings of any length: windows, stitching, carried state, output written as it goes."""
+"""Inference on recordings of any length: windows, stitching, carried state, and output that is written meanwhile."""
 
-from fairway.deploy.run.whole import run
+from fairway.deploy.run.runner import run
 
 __all__ = ["run"]

@@ -1,4 +1,4 @@
-"""The same windows through PyTorch, and how far the file's answers lie from its own."""
+"""Run the same windows in PyTorch, and compare the outputs of the file with it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
 
-Array = np.ndarray[Any, Any]
+Array = npt.NDArray[Any]
 
 
-class Eager:
-    """The recipe's model; it gets what the file gets, and the largest difference of each output is kept."""
+class EagerComparison:
+    """Runs the recipe's model on the inputs of the file, and keeps the largest difference of each output."""
 
     def __init__(self, recipe: str) -> None:
         from fairway.model.recipe import Overrides, load_subject
@@ -28,14 +30,18 @@ class Eager:
 
         missing = [name for name in self._subject.input_names if name not in feeds]
         if missing:
-            raise complain("FW411", f"the recipe's model takes {', '.join(missing)}, which the file does not")
+            raise complain(
+                Code.INPUTS_DIFFER, f"the recipe's model takes {', '.join(missing)}, which the file does not"
+            )
         tensors = [torch.from_numpy(feeds[name].copy()) for name in self._subject.input_names]
         theirs = [tensor.detach().numpy() for tensor in run_eager(self._subject, tensors)]
         if len(theirs) != len(answers):
-            raise complain("FW404", f"the file has {len(answers)} outputs, PyTorch {len(theirs)}")
+            raise complain(Code.OUTPUTS_DIFFER, f"the file has {len(answers)} outputs, PyTorch {len(theirs)}")
         for name, ours, other in zip(names, answers, theirs, strict=True):
             if ours.shape != other.shape:
-                raise complain("FW403", f"{name} is {list(ours.shape)} in the file and {list(other.shape)} in PyTorch")
+                raise complain(
+                    Code.SHAPE_DIFFERS, f"{name} is {list(ours.shape)} in the file and {list(other.shape)} in PyTorch"
+                )
             same = (ours == other) | ((ours != ours) & (other != other))
             gap = np.where(same, 0.0, np.abs(ours.astype("f8") - other.astype("f8")))
             far = float(np.nan_to_num(gap, nan=np.inf).max(initial=0.0))

@@ -1,4 +1,4 @@
-"""One output of a whole recording, put together from windows and written as soon as no later window can change it."""
+"""One output of a recording, stitched from windows and written as soon as no later window can change it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fairway.deploy.run.windows import Stitch
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
 
-Array = np.ndarray[Any, Any]
+Array = npt.NDArray[Any]
 
 
-class Stitched:
-    """Answers come in the order of their windows. Only the part that is still open is in memory."""
+class StitchedOutput:
+    """Takes the outputs of windows in order. Only the part that may still change is in memory."""
 
     def __init__(self, path: Path, length: int, shape: tuple[int, ...], dtype: Any, how: Stitch, done: int) -> None:
         self._floats = np.issubdtype(dtype, np.floating)
@@ -23,17 +25,20 @@ class Stitched:
         self._row = shape
         self._dtype = np.dtype(dtype)
         self._file = path.open("r+b" if done else "w+b")
-        described = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False}
-        np.lib.format.write_array_header_1_0(self._file, {**described, "shape": (length, *shape)})
+        header = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False}
+        np.lib.format.write_array_header_1_0(self._file, {**header, "shape": (length, *shape)})
         self._file.seek(done * int(np.prod(shape, dtype=int)) * self._dtype.itemsize, os.SEEK_CUR)
         self.done = done
         self._sums = np.zeros((0, *shape), np.float64 if self._how != "last" else dtype)
         self._weights = np.zeros(0)
 
     def add(self, start: int, answer: Array) -> None:
-        """What a window says of the positions from `start` on; positions that are done already stay."""
+        """Add the output of a window from the position `start` on. Positions that are written already do not change."""
         if len(answer) and (self._row != answer.shape[1:] or start > self.done + len(self._sums)):
-            raise complain("FW810", f"an answer of shape {answer.shape} does not go on where the others ended")
+            raise complain(
+                Code.WINDOWS_DO_NOT_FIT,
+                f"an output of shape {answer.shape} does not continue those of the windows before",
+            )
         weights = self._fade(len(answer))
         late = max(self.done - start, 0)
         answer, weights, start = answer[late:], weights[late:], start + late
@@ -50,13 +55,13 @@ class Stitched:
             self._weights[begin:end] += weights
 
     def _fade(self, length: int) -> Array:
-        """Blending: weights rise to the middle of a window and fall after it, and are nowhere zero."""
+        """Return the weights of a window. For blending they rise to the middle and fall after it, but not to zero."""
         if self._how != "blend":
             return np.ones(length)
         return np.minimum(np.arange(1, length + 1), np.arange(length, 0, -1)).astype(np.float64)
 
     def settle(self, position: int) -> None:
-        """Everything before `position` is final: it is written, and let go."""
+        """Write everything before `position`, which is final, and drop it from memory."""
         count = min(position - self.done, len(self._sums))
         if count <= 0:
             return

@@ -1,22 +1,23 @@
-"""Names that lead to versions: an alias is a route with one target, weighted traffic one with several."""
+"""Aliases: other names of models and versions, and traffic divided between several by weight."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
 
 
 @dataclass
 class Alias:
-    """A name that leads to others, in turns by weight."""
+    """A name for one or several models, which take turns by weight."""
 
     targets: tuple[tuple[str, str | None, int], ...]
     """Model, version or None, weight."""
     credit: list[int] = field(default_factory=list)
 
-    def next(self) -> tuple[str, str | None]:
-        """Smooth turns: over any stretch each target gets its share, without runs of one of them."""
+    def take_turn(self) -> tuple[str, str | None]:
+        """Return the next model and version. Each target gets its share at all times, without long runs of one."""
         self.credit = self.credit or [0] * len(self.targets)
         for number, (_, _, weight) in enumerate(self.targets):
             self.credit[number] += weight
@@ -26,7 +27,7 @@ class Alias:
 
 
 def parse_route(text: str) -> tuple[str, Alias]:
-    """`NAME=MODEL@VERSION:WEIGHT,…`; a weight that is not said is 1."""
+    """Read `NAME=MODEL@VERSION:WEIGHT,…`. The default weight is 1."""
     alias, equals, rest = text.partition("=")
     targets = []
     for part in rest.split(","):
@@ -38,5 +39,7 @@ def parse_route(text: str) -> tuple[str, Alias]:
         targets.append((model, version or None, int(weight) if colon else 1))
     if not alias or not equals or sum(weight for _, _, weight in targets) < 1:
         todo = ("Write an alias, NAME=MODEL@VERSION, or weights, NAME=MODEL@1:9,MODEL@2:1.",)
-        raise complain("FW006", f"--route {text!r:.120} is not understood", todo=todo)
+        raise complain(
+            Code.UNKNOWN_OPTION, f"--traffic: expected NAME=MODEL@VERSION:WEIGHT, got {text!r:.120}", todo=todo
+        )
     return alias, Alias(tuple(targets))

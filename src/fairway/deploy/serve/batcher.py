@@ -1,7 +1,7 @@
-"""Requests of several clients in one batch: whoever waits while the workers are busy goes along with the next batch.
+"""Run requests of several clients in one batch: those that arrive while the workers are busy share the next batch.
 
-Nobody waits for company: a free worker takes what is there at once. A batch never exceeds the verified bound, and
-requests go together only if the record shows that rows are independent of each other.
+A free worker takes what is there at once; it never waits for more requests. A batch never exceeds the verified bound.
+Requests share one only if the record shows that rows are independent of each other.
 """
 
 from __future__ import annotations
@@ -15,29 +15,30 @@ from typing import Any
 
 import numpy as np
 
-from fairway.deploy.serve.pool import Hand, ModelFailed, Pool, WorkerDied
+from fairway.deploy.serve.pool import ModelFailed, WorkerDied, WorkerHandle, WorkerPool
 from fairway.deploy.serve.signature import ModelSignature
 from fairway.deploy.serve.tensors import Array
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import UserError, complain
 
-TRIES = 3
-"""Workers that may die over one request before it is given up."""
+MAX_TRIES = 3
+"""Workers that may die on one request before it fails."""
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Batching:
-    """How samples are put together: at most `limit` of them; `axes` is where each output has them."""
+    """The largest batch, and the axis of each output along which its samples are."""
 
     limit: int
     axes: dict[str, int]
     why_not: str | None = None
-    """Why requests are neither merged nor split; None where they are."""
+    """The reason if requests are neither merged nor split."""
 
 
 @dataclass(eq=False)
 class BatchJob:
-    """One request, or a part of one, on its way to a worker."""
+    """A request, or a part of one, that a worker has to run."""
 
     model: int
     signature: ModelSignature
@@ -51,13 +52,13 @@ class BatchJob:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Jobs of one model with the same key can share a batch: all sizes but the batch's."""
+        """All sizes but the batch size. Jobs of one model with the same key can share a batch."""
         axes = self.signature.axes
         return tuple((*array.shape[: axes[name]], *array.shape[axes[name] + 1 :]) for name, array in self.feeds.items())
 
 
 def split_sizes(rows: int, low: int, high: int, multiple: int) -> list[int] | None:
-    """Parts of nearly equal size, each within the bounds; None where there are none such."""
+    """Split `rows` into nearly equal parts within the bounds, or return None if that is impossible."""
     if rows % multiple or high < multiple:
         return None
     units, most = rows // multiple, high // multiple
@@ -66,22 +67,22 @@ def split_sizes(rows: int, low: int, high: int, multiple: int) -> list[int] | No
     return sizes if min(sizes) >= low else None
 
 
-class Desk:
-    """The queue in front of the workers."""
+class BatchQueue:
+    """The requests that wait for a worker."""
 
-    def __init__(self, timeout: float, seen: Callable[[int, int], None]) -> None:
+    def __init__(self, timeout: float, on_batch: Callable[[int, int], None]) -> None:
         self._timeout = timeout
-        self._seen = seen
+        self._on_batch = on_batch
         self._waiting: list[BatchJob] = []
         self._running: set[asyncio.Task[None]] = set()
-        self.pool: Pool
+        self.pool: WorkerPool
 
     @property
-    def waiting(self) -> int:
+    def waiting_count(self) -> int:
         return len(self._waiting)
 
     async def answer(self, jobs: list[BatchJob]) -> list[dict[str, Array]]:
-        """The answers of all parts. A caller that gives up takes its jobs off the queue."""
+        """Return the answers of all parts. If the caller is cancelled, its jobs leave the queue."""
         self._waiting += jobs
         self.wake()
         try:
@@ -91,17 +92,17 @@ class Desk:
                 job.future.cancel()
 
     def wake(self) -> None:
-        """Hands out as much as there are free workers for."""
-        while self._waiting and (hand := self.pool.idle()) is not None:
-            batch = self._take()
+        """Give batches to all workers that are free."""
+        while self._waiting and (worker := self.pool.find_idle()) is not None:
+            batch = self._take_batch()
             if batch:
-                hand.busy = True
-                task = asyncio.create_task(self._carry(hand, batch))
+                worker.busy = True
+                task = asyncio.create_task(self._run_batch(worker, batch))
                 self._running.add(task)
                 task.add_done_callback(self._running.discard)
 
-    def _take(self) -> list[BatchJob]:
-        """The oldest job, and those behind it that fit into its batch."""
+    def _take_batch(self) -> list[BatchJob]:
+        """Return the oldest job, and the later ones that fit into its batch."""
         self._waiting = [job for job in self._waiting if not job.future.done()]
         if not self._waiting:
             return []
@@ -110,8 +111,8 @@ class Desk:
             return [first]
         batch, rows, key = [first], first.rows, first.key
         alike = [job for job in self._waiting if job.model == first.model and not job.alone and job.key == key]
-        # Not all at once where there are several workers: the next one gets free before a large batch is done.
-        share = -(-(rows + sum(job.rows for job in alike)) // max(1, len(self.pool.hands)))
+        # With several workers a batch takes only its share: the next worker is free before a large batch is done.
+        share = -(-(rows + sum(job.rows for job in alike)) // max(1, len(self.pool.workers)))
         for job in alike:
             if rows < share and rows + job.rows <= first.batching.limit:
                 batch.append(job)
@@ -120,44 +121,44 @@ class Desk:
         self._waiting = [job for job in self._waiting if id(job) not in taken]
         return batch
 
-    async def _carry(self, hand: Hand, batch: list[BatchJob]) -> None:
+    async def _run_batch(self, worker: WorkerHandle, batch: list[BatchJob]) -> None:
         first = batch[0]
-        self._seen(first.model, sum(job.rows for job in batch))
+        self._on_batch(first.model, sum(job.rows for job in batch))
         try:
             head = {"do": "run", "model": first.model, "outputs": [value.name for value in first.signature.outputs]}
-            answers = dict(await asyncio.wait_for(hand.ask(head, _together(batch)), self._timeout))
-            for job, answer in zip(batch, _apart(batch, answers), strict=True):
+            answers = dict(await asyncio.wait_for(worker.ask(head, _merge_inputs(batch)), self._timeout))
+            for job, answer in zip(batch, _split_answers(batch, answers), strict=True):
                 if not job.future.done():
                     job.future.set_result(answer)
         except (WorkerDied, TimeoutError) as error:
             if isinstance(error, TimeoutError):
-                hand.kill()
-            self._again(batch, "took too long" if isinstance(error, TimeoutError) else "died")
+                worker.kill()
+            self._requeue(batch, "took too long" if isinstance(error, TimeoutError) else "died")
         except ModelFailed as error:
-            self._failed(batch, str(error))
+            self._handle_failure(batch, str(error))
         except Exception as error:
-            _log.exception("a batch could not be carried out")
+            _log.exception("a batch could not be run")
             for job in batch:
                 if not job.future.done():
                     job.future.set_exception(error)
         finally:
-            hand.busy = False
+            worker.busy = False
             self.wake()
 
-    def _again(self, batch: list[BatchJob], what: str) -> None:
-        """A worker is gone: each job is given to another one, by itself, since one of them may be the cause."""
+    def _requeue(self, batch: list[BatchJob], what: str) -> None:
+        """Run each job again on another worker, and separately, since one of them may be why the worker is gone."""
         left = [job for job in batch if not job.future.done()]
         for job in left:
             job.alone, job.tries = True, job.tries + 1
-            if job.tries >= TRIES:
-                job.future.set_exception(complain("FW820", f"{job.tries} workers {what} over it"))
+            if job.tries >= MAX_TRIES:
+                job.future.set_exception(complain(Code.WORKERS_DIED, f"{job.tries} workers {what} on it"))
         self._waiting[:0] = [job for job in left if not job.future.done()]
 
-    def _failed(self, batch: list[BatchJob], words: str) -> None:
-        """The runtime refused. In a batch of several it may mean one of them only, so each is tried by itself."""
+    def _handle_failure(self, batch: list[BatchJob], message: str) -> None:
+        """Fail a job that the runtime refused. The jobs of a larger batch are tried separately first."""
         if len(batch) == 1:
             shapes = ", ".join(f"{name}{list(array.shape)}" for name, array in batch[0].feeds.items())
-            error: UserError = complain("FW408", f"{shapes}: {words:.300}")
+            error: UserError = complain(Code.RUNTIME_FAILS, f"{shapes}: {message:.300}")
             if not batch[0].future.done():
                 batch[0].future.set_exception(error)
             return
@@ -166,7 +167,7 @@ class Desk:
         self._waiting[:0] = batch
 
 
-def _together(batch: list[BatchJob]) -> list[tuple[str, str, list[int], list[Array]]]:
+def _merge_inputs(batch: list[BatchJob]) -> list[tuple[str, str, list[int], list[Array]]]:
     first = batch[0]
     if len(batch) == 1:
         return [(name, array.dtype.name, list(array.shape), [array]) for name, array in first.feeds.items()]
@@ -180,13 +181,15 @@ def _together(batch: list[BatchJob]) -> list[tuple[str, str, list[int], list[Arr
     return tensors
 
 
-def _apart(batch: list[BatchJob], answers: dict[str, Array]) -> list[dict[str, Array]]:
+def _split_answers(batch: list[BatchJob], answers: dict[str, Array]) -> list[dict[str, Array]]:
     if len(batch) == 1:
         return [answers]
     ends = np.cumsum([job.rows for job in batch])[:-1]
     axes = batch[0].batching.axes
     for name, array in answers.items():
         if array.shape[axes[name]] != sum(job.rows for job in batch):
-            raise complain("FW408", f"{name}{list(array.shape)}: not one answer for each sample of a batch")
-    parted = {name: np.split(array, ends, axes[name]) for name, array in answers.items()}
-    return [{name: parts[number] for name, parts in parted.items()} for number in range(len(batch))]
+            raise complain(
+                Code.RUNTIME_FAILS, f"{name}{list(array.shape)}: expected one answer for each sample of a batch"
+            )
+    split = {name: np.split(array, ends, axes[name]) for name, array in answers.items()}
+    return [{name: parts[number] for name, parts in split.items()} for number in range(len(batch))]

@@ -1,4 +1,4 @@
-"""Where a model comes from: a file beside its record, or any place that `fairway publish` writes."""
+"""The sources of models: a file beside its record, or any destination of `fairway publish`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairway.deploy.publish import pull
-from fairway.deploy.publish.bundle import gather, unverified_mark
-from fairway.deploy.publish.places import default_folder
+from fairway.deploy.publish.bundle import gather_bundle
+from fairway.deploy.publish.places import choose_default_folder
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
-from fairway.model.onnx_file import OnnxHeader, check_room, open_header
+from fairway.model.onnx_file import OnnxHeader, open_model
 from fairway.record.files import hash_file
-from fairway.record.reader import StoredRecord, compare_with_record
+from fairway.record.reader import compare_with_record
+from fairway.record.schema import Record
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-_WORDS = re.compile(r"(?:(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]*)=)?(?P<place>.+?)(?:@(?P<version>[A-Za-z0-9._-]+))?")
+_SOURCE = re.compile(r"(?:(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]*)=)?(?P<place>.+?)(?:@(?P<version>[A-Za-z0-9._-]+))?")
 
 
 @dataclass(frozen=True)
@@ -28,67 +30,69 @@ class ModelSource:
     place: str
     version: str | None
     label: str | None = None
-    """The version that a plain file is served as; what is published has its own."""
+    """The version of a plain file. Published models have versions already."""
 
     @property
-    def plain(self) -> bool:
+    def is_file(self) -> bool:
         return self.place.endswith(".onnx")
 
 
 @dataclass(frozen=True)
-class Fetched:
-    """A model's files in a folder of the server's own, checked: nobody changes them while they are served."""
+class FetchedModel:
+    """A model's checked files, in a private folder where nothing changes them while they are served."""
 
     source: ModelSource
     version: str
     path: Path
     header: OnnxHeader
-    stored: StoredRecord | None
+    stored: Record | None
     unverified: str | None
     digest: str
 
 
 def parse_source(text: str, seen: dict[str, int]) -> ModelSource:
-    """Reads `NAME=PLACE@VERSION`; the name is the file's or the place's last part where none is said.
+    """Read `NAME=PLACE@VERSION`. The default name is the last part of the place.
 
-    `seen` counts the plain files under each name, which are its versions in the order they are named.
+    `seen` counts the plain files of each name: these are its versions, in the order in which they are given.
     """
-    found = _WORDS.fullmatch(text)
-    if found is None:
-        raise complain("FW006", f"{text!r:.120} is no model", todo=("Write NAME=PLACE@VERSION, or PLACE.",))
-    place, version = found["place"], found["version"]
-    if found["version"] and not place.endswith(".onnx") and Path(text.partition("=")[2] or text).exists():
+    match = _SOURCE.fullmatch(text)
+    if match is None:
+        todo = ("Write NAME=PLACE@VERSION, or PLACE.",)
+        raise complain(
+            Code.UNKNOWN_OPTION, f"expected a model such as NAME=PLACE@VERSION, got {text!r:.120}", todo=todo
+        )
+    place, version = match["place"], match["version"]
+    if version and not place.endswith(".onnx") and Path(text.partition("=")[2] or text).exists():
         place, version = f"{place}@{version}", None  # a folder with an @ in its name
-    plain = place.endswith(".onnx")
-    name = found["name"] or (Path(place).stem if plain else default_folder(place).name)
+    is_file = place.endswith(".onnx")
+    name = match["name"] or (Path(place).stem if is_file else choose_default_folder(place).name)
     if not _NAME.fullmatch(name):
-        raise complain("FW006", f"{name!r:.80} cannot be a model's name", todo=("Write NAME=PLACE.",))
-    if not plain:
+        raise complain(Code.UNKNOWN_OPTION, f"{name!r:.80} cannot be a model's name", todo=("Write NAME=PLACE.",))
+    if not is_file:
         return ModelSource(name, place, version)
     seen[name] = seen.get(name, 0) + 1
     return ModelSource(name, place, None, version or str(seen[name]))
 
 
-def fetch(source: ModelSource, version: str | None, scratch: Path, unverified: bool) -> Fetched:
-    """Brings the files into a new folder below `scratch`. What is not verified is refused unless that is said."""
+def fetch_model(source: ModelSource, version: str | None, scratch: Path, unverified: bool) -> FetchedModel:
+    """Copy the files into a new folder below `scratch`. An unverified file is refused unless `unverified` is true."""
     folder = Path(tempfile.mkdtemp(dir=scratch))
-    if source.plain:
-        path, label = _copy(Path(source.place), folder, unverified), source.label or "1"
+    if source.is_file:
+        path, label = _copy_checked(Path(source.place), folder, unverified), source.label or "1"
     else:
         pulled = pull(source.place, folder / "pulled", version or source.version)
         path, label = pulled.model, pulled.version
         if (pulled.unverified is not None or pulled.verdict != "verified") and not unverified:
-            raise complain("FW801", f"{source.place}: {pulled.unverified or f'it is {pulled.verdict}'}")
-    header = open_header(path)
-    check_room(header)
+            raise complain(Code.NOT_VERIFIED, f"{source.place}: {pulled.unverified or f'it is {pulled.verdict}'}")
+    header = open_model(path)
     stored, _ = compare_with_record(path)
-    mark = None if stored is None else unverified_mark(stored)
-    return Fetched(source, label, path, header, stored, mark, hash_file(path))
+    mark = None if stored is None else stored.unverified_reason
+    return FetchedModel(source, label, path, header, stored, mark, hash_file(path))
 
 
-def _copy(model: Path, folder: Path, unverified: bool) -> Path:
-    """The file, its weights and its record, each compared with what was verified after it was copied."""
-    bundle = gather(model, unverified, folder)
+def _copy_checked(model: Path, folder: Path, unverified: bool) -> Path:
+    """Copy the file, its weights and its record, and compare each copy with what was verified."""
+    bundle = gather_bundle(model, unverified, folder)
     for piece in bundle.pieces:
         assert piece.path is not None
         target = folder / piece.name
@@ -96,11 +100,11 @@ def _copy(model: Path, folder: Path, unverified: bool) -> Path:
         if piece.path != target:
             shutil.copyfile(piece.path, target)
         if hash_file(target) != piece.sha256:
-            raise complain("FW802", f"{piece.name} changed while it was read")
+            raise complain(Code.PUBLISHED_DIFFERS, f"{piece.name} changed while it was read")
     return folder / bundle.model
 
 
-def forget(fetched: Fetched, scratch: Path) -> None:
-    """Removes the folder that was made for it."""
+def delete_fetched(fetched: FetchedModel, scratch: Path) -> None:
+    """Remove the folder that was made for a model."""
     top = fetched.path.relative_to(scratch).parts[0]
     shutil.rmtree(scratch / top, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""The same service on Ray Serve: each replica is a whole one behind Ray's proxy, so protocol and answers are the same.
+"""Serve on Ray Serve. Each replica is a complete service behind Ray's proxy, so protocol and answers are the same.
 
-Replicas load their models and answer the canary when they start, in whatever machine of the cluster that is; so places
-must be reachable from there.
+Replicas load their models and test the canary when they start, on any machine of the cluster. So all machines must
+be able to reach the places of the models.
 """
 
 from __future__ import annotations
@@ -14,29 +14,36 @@ import socket
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fairway.deploy.serve.grpc_words import SERVICE, calls, messages
-from fairway.deploy.serve.server import PACKAGES, Say, open_service
+from fairway.deploy.serve.grpc_messages import SERVICE_NAME, list_calls, load_message_classes
+from fairway.deploy.serve.server import PACKAGES, LineSink, open_service
 from fairway.deploy.serve.settings import ServerSettings
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
-from fairway.diagnostics.extras import require
+from fairway.diagnostics.extras import require_extra
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from fairway.deploy.serve.service import Service
 
 APPLICATION = "fairway"
 SERVICER = "fairway.deploy.serve.on_ray.add_servicer"
-_opened: list[Any] = []
-"""The service of this process, where it is a replica."""
+_open_services: list[Service] = []
+"""The service of this process if it is a replica."""
 
 
 class Replica:
-    """An ASGI application that opens its service at startup, where Ray put it."""
+    """An ASGI application that opens its service at startup, on the machine that Ray chose."""
 
     def __init__(self, models: Sequence[str], routes: Sequence[str], settings: ServerSettings) -> None:
-        self._asked = (models, routes, settings)
-        self._app: Any = None
+        self._arguments = (models, routes, settings)
+        self._app: ASGIApp | None = None
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "lifespan":
+            assert self._app is not None
             await self._app(scope, receive, send)
             return
         await receive()
@@ -44,8 +51,8 @@ class Replica:
             try:
                 from fairway.deploy.serve.rest import make_app
 
-                service = await stack.enter_async_context(open_service(*self._asked))
-                _opened[:] = [service]
+                service = await stack.enter_async_context(open_service(*self._arguments))
+                _open_services[:] = [service]
                 self._app = make_app(service)
             except Exception as error:
                 await send({"type": "lifespan.startup.failed", "message": str(error)})
@@ -56,53 +63,53 @@ class Replica:
 
 
 class RayGrpcMethods:
-    """gRPC's calls, which Ray finds by their names on the deployment's class; they come and go as bytes."""
+    """The gRPC calls, which Ray finds by name on the class of the deployment. Messages are bytes."""
 
 
-def _call(name: str) -> Any:
+def _make_call(name: str) -> Any:
     async def answer(self: Any, request: bytes, grpc_context: Any) -> Any:
         from fairway.deploy.serve.rpc import GrpcMethods
 
-        message = messages()[calls()[name][0]].FromString(request)
-        return await GrpcMethods(_opened[0]).guarded(name)(message, Context(grpc_context))
+        message = load_message_classes()[list_calls()[name][0]].FromString(request)
+        return await GrpcMethods(_open_services[0]).guard(name)(message, RayContext(grpc_context))
 
     return answer
 
 
-for _name in calls():
-    setattr(RayGrpcMethods, _name, _call(_name))
+for _name in list_calls():
+    setattr(RayGrpcMethods, _name, _make_call(_name))
 
 
-class Context:
-    """What of gRPC's own context an answer needs, on top of Ray's, which only takes notes."""
+class RayContext:
+    """The part of gRPC's context that an answer needs, on top of Ray's, which only stores values."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
         self.invocation_metadata = context.invocation_metadata
 
-    def set_trailing_metadata(self, told: Sequence[tuple[str, str]]) -> None:
-        self._context.set_trailing_metadata(list(told))  # Ray adds it to a list
+    def set_trailing_metadata(self, metadata: Sequence[tuple[str, str]]) -> None:
+        self._context.set_trailing_metadata(list(metadata))  # Ray adds it to a list
 
-    async def abort(self, status: Any, words: str) -> None:
+    async def abort(self, status: Any, details: str) -> None:
         self._context.set_code(status)
-        self._context.set_details(words)
-        raise RuntimeError(words)
+        self._context.set_details(details)
+        raise RuntimeError(details)
 
 
 def add_servicer(servicer: Any, server: Any) -> None:
-    """Called by Ray's proxy. Requests stay bytes: messages made at run time cannot be sent between processes."""
+    """Add the calls to Ray's proxy. Requests stay bytes: messages made at run time cannot be sent between processes."""
     import grpc
 
-    handlers = {name: grpc.unary_unary_rpc_method_handler(getattr(servicer, name)) for name in calls()}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    handlers = {name: grpc.unary_unary_rpc_method_handler(getattr(servicer, name)) for name in list_calls()}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE_NAME, handlers),))
 
 
-def serve_on_ray(models: Sequence[str], routes: Sequence[str], settings: ServerSettings, say: Say) -> None:
-    """Deploys on the cluster that RAY_ADDRESS names, or on one of this machine, until it is told to stop."""
-    require("serve", "fairway serve", *PACKAGES)
-    require("serve-cluster", "--on ray", "ray", "aiohttp_cors")
+def serve_on_ray(models: Sequence[str], routes: Sequence[str], settings: ServerSettings, say: LineSink) -> None:
+    """Serve on the cluster that RAY_ADDRESS names, or on one of this machine, until a signal stops it."""
+    require_extra("serve", "fairway serve", *PACKAGES)
+    require_extra("serve-cluster", "--on ray", "ray", "aiohttp_cors")
     if settings.certificate is not None:
-        raise complain("FW006", "--on ray: Ray's proxy is without TLS here", todo=("Put TLS in front of it.",))
+        raise complain(Code.UNKNOWN_OPTION, "--on ray: Ray's proxy has no TLS here", todo=("Put TLS in front of it.",))
     import ray
     from ray import serve
     from ray.serve.config import HTTPOptions, gRPCOptions
@@ -112,8 +119,8 @@ def serve_on_ray(models: Sequence[str], routes: Sequence[str], settings: ServerS
     if started:
         ray.init(log_to_driver=False, include_dashboard=False, logging_level=logging.ERROR)
     try:
-        port = settings.http_port or _free_port(settings.host)
-        rpc = settings.grpc_port or _free_port(settings.host)
+        port = settings.http_port or _find_free_port(settings.host)
+        rpc = settings.grpc_port or _find_free_port(settings.host)
         serve.start(
             http_options=HTTPOptions(host=settings.host, port=port),
             grpc_options=gRPCOptions(port=rpc, grpc_servicer_functions=[SERVICER]),
@@ -124,14 +131,14 @@ def serve_on_ray(models: Sequence[str], routes: Sequence[str], settings: ServerS
             max_ongoing_requests=settings.queue,
             ray_actor_options={"num_cpus": 1},
             graceful_shutdown_timeout_s=settings.timeout,
-        )(serve.ingress(Replica([_absolute(text) for text in models], routes, inside))(RayGrpcMethods))
+        )(serve.ingress(Replica([_make_absolute(text) for text in models], routes, inside))(RayGrpcMethods))
         try:
             serve.run(deployed.bind(), name=APPLICATION, route_prefix="/")
         except RuntimeError as error:
-            raise complain("FW815", f"Ray could not start it: {error!s:.500}") from error
-        say(f"gRPC on {settings.at(rpc)}")
-        say(f"HTTP on http://{settings.at(port)}, Ray Serve, {settings.workers or 1} replicas")
-        asyncio.run(_until_told())
+            raise complain(Code.NOT_FIT_TO_SERVE, f"Ray could not start the service: {error!s:.500}") from error
+        say(f"gRPC on {settings.format_address(rpc)}")
+        say(f"HTTP on http://{settings.format_address(port)}, Ray Serve, {settings.workers or 1} replicas")
+        asyncio.run(_wait_for_signal())
         serve.delete(APPLICATION)
     finally:
         if started:
@@ -139,15 +146,15 @@ def serve_on_ray(models: Sequence[str], routes: Sequence[str], settings: ServerS
             ray.shutdown()
 
 
-async def _until_told() -> None:
-    told = asyncio.Event()
+async def _wait_for_signal() -> None:
+    stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, told.set)
-    await told.wait()
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    await stopped.wait()
 
 
-def _absolute(text: str) -> str:
-    """A replica has another working folder, so a path that is there is written out."""
+def _make_absolute(text: str) -> str:
+    """Make an existing path absolute, because a replica has another working folder."""
     name, equals, rest = text.partition("=")
     place = rest if equals else text
     bare, at, version = place.rpartition("@")
@@ -157,7 +164,7 @@ def _absolute(text: str) -> str:
     return text
 
 
-def _free_port(host: str) -> int:
-    with socket.socket() as one:
-        one.bind((host, 0))
-        return int(one.getsockname()[1])
+def _find_free_port(host: str) -> int:
+    with socket.socket() as listener:
+        listener.bind((host, 0))
+        return int(listener.getsockname()[1])

@@ -10,24 +10,24 @@ from typing import Any
 
 import grpc
 
-from fairway.deploy.serve.grpc_words import SERVICE, calls, messages
-from fairway.deploy.serve.rest import asked_version
+from fairway.deploy.serve.grpc_messages import SERVICE_NAME, list_calls, load_message_classes
+from fairway.deploy.serve.rest import read_requested_version
 from fairway.deploy.serve.service import Service
-from fairway.deploy.serve.settings import GRPC_STATUS, ServerSettings, http_status
+from fairway.deploy.serve.settings import GRPC_STATUS, ServerSettings, choose_http_status
 from fairway.deploy.serve.tensors import (
     DATATYPES,
     DTYPES,
     Array,
     InferRequest,
-    from_bytes,
-    from_numbers,
+    read_tensor_bytes,
+    read_tensor_numbers,
     refuse,
     to_bytes,
 )
-from fairway.diagnostics import Finding
+from fairway.diagnostics import Code, Finding
 from fairway.diagnostics.errors import UserError, complain
 
-CONTENTS = {
+CONTENT_FIELDS = {
     "BOOL": "bool_contents",
     "INT8": "int_contents",
     "INT16": "int_contents",
@@ -40,13 +40,17 @@ CONTENTS = {
     "FP32": "fp32_contents",
     "FP64": "fp64_contents",
 }
-OPEN = ("ServerLive", "ServerReady")
-TRAILER = "fairway-finding"
+OPEN_CALLS = ("ServerLive", "ServerReady")
+FINDING_TRAILER = "fairway-finding"
+Message = Any
+"""A protobuf message of a class that is made at run time."""
+GrpcContext = Any
+"""The context of a call, of gRPC or of Ray."""
 _log = logging.getLogger(__name__)
 
 
-async def listen(service: Service, settings: ServerSettings) -> tuple[Any, int]:
-    """A started server, and its port."""
+async def start_grpc_server(service: Service, settings: ServerSettings) -> tuple[Any, int]:
+    """Start the gRPC server, and return it with its port."""
     options = [
         ("grpc.max_receive_message_length", settings.body),
         ("grpc.max_send_message_length", -1),
@@ -55,15 +59,15 @@ async def listen(service: Service, settings: ServerSettings) -> tuple[Any, int]:
         ("grpc.keepalive_timeout_ms", 20_000),
     ]
     server = grpc.aio.server(options=options, maximum_concurrent_rpcs=settings.queue)
-    answers, words = GrpcMethods(service), messages()
+    methods, messages = GrpcMethods(service), load_message_classes()
     handlers = {
         name: grpc.unary_unary_rpc_method_handler(
-            answers.guarded(name), words[asked].FromString, words[answered].SerializeToString
+            methods.guard(name), messages[request].FromString, messages[response].SerializeToString
         )
-        for name, (asked, answered) in calls().items()
+        for name, (request, response) in list_calls().items()
     }
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-    address = settings.at(settings.grpc_port)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE_NAME, handlers),))
+    address = settings.format_address(settings.grpc_port)
     try:
         if settings.certificate is not None and settings.key is not None:
             pair = (settings.key.read_bytes(), settings.certificate.read_bytes())
@@ -71,7 +75,7 @@ async def listen(service: Service, settings: ServerSettings) -> tuple[Any, int]:
         else:
             port = server.add_insecure_port(address)
     except RuntimeError as error:
-        raise complain("FW821", f"gRPC cannot listen on {address}: {error!s:.200}") from error
+        raise complain(Code.CANNOT_LISTEN, f"gRPC cannot listen on {address}: {error!s:.200}") from error
     await server.start()
     return server, int(port)
 
@@ -81,16 +85,16 @@ class GrpcMethods:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._words = messages()
+        self._messages = load_message_classes()
 
-    def guarded(self, name: str) -> Callable[[Any, Any], Awaitable[Any]]:
-        """The call behind the token; a finding becomes a status, and goes along whole in the trailer."""
+    def guard(self, name: str) -> Callable[[Message, GrpcContext], Awaitable[Message]]:
+        """Return a call that checks the token. A finding becomes a status, with the whole finding in the trailer."""
         call = getattr(self, name)
 
-        async def answer(request: Any, context: Any) -> Any:
+        async def answer(request: Message, context: GrpcContext) -> Message:
             try:
-                if name not in OPEN:
-                    self._admit(context)
+                if name not in OPEN_CALLS:
+                    self._check_token(context)
                 return await call(request)
             except UserError as error:
                 finding = error.finding
@@ -98,90 +102,90 @@ class GrpcMethods:
                 raise
             except Exception as error:
                 _log.error("a call could not be answered", exc_info=error)
-                finding = Finding("FW901", type(error).__name__)
-            told = {"code": finding.code, "title": finding.title, "seen": finding.seen[:1000], "data": finding.data}
-            context.set_trailing_metadata(((TRAILER, json.dumps(told, default=str)),))
-            status = getattr(grpc.StatusCode, GRPC_STATUS.get(http_status(finding), "UNKNOWN"))
+                finding = Finding(Code.BUG, type(error).__name__)
+            trailer = {"code": finding.code, "title": finding.title, "seen": finding.seen[:1000], "data": finding.data}
+            context.set_trailing_metadata(((FINDING_TRAILER, json.dumps(trailer, default=str)),))
+            status = getattr(grpc.StatusCode, GRPC_STATUS.get(choose_http_status(finding), "UNKNOWN"))
             await context.abort(status, f"{finding.code}: {finding.title}: {finding.seen}")
 
         return answer
 
-    def _admit(self, context: Any) -> None:
+    def _check_token(self, context: GrpcContext) -> None:
         token = self._service.settings.token
         if token is None:
             return
-        given = dict(context.invocation_metadata()).get("authorization", "")
-        if not hmac.compare_digest(str(given).encode(), f"Bearer {token}".encode()):
-            raise complain("FW819", "the token is missing" if not given else "the token is another one")
+        header = dict(context.invocation_metadata()).get("authorization", "")
+        if not hmac.compare_digest(str(header).encode(), f"Bearer {token}".encode()):
+            raise complain(Code.NOT_ALLOWED, "the token is wrong" if header else "the token is missing")
 
-    async def ServerLive(self, request: Any) -> Any:
-        return self._words["ServerLiveResponse"](live=True)
+    async def ServerLive(self, request: Message) -> Message:
+        return self._messages["ServerLiveResponse"](live=True)
 
-    async def ServerReady(self, request: Any) -> Any:
-        return self._words["ServerReadyResponse"](ready=self._service.ready)
+    async def ServerReady(self, request: Message) -> Message:
+        return self._messages["ServerReadyResponse"](ready=self._service.ready)
 
-    async def ModelReady(self, request: Any) -> Any:
+    async def ModelReady(self, request: Message) -> Message:
         try:
             ready = self._service.model_ready(request.name, request.version or None)
         except UserError:
             ready = False
-        return self._words["ModelReadyResponse"](ready=ready)
+        return self._messages["ModelReadyResponse"](ready=ready)
 
-    async def ServerMetadata(self, request: Any) -> Any:
-        return self._words["ServerMetadataResponse"](**self._service.server_metadata())
+    async def ServerMetadata(self, request: Message) -> Message:
+        return self._messages["ServerMetadataResponse"](**self._service.server_metadata())
 
-    async def ModelMetadata(self, request: Any) -> Any:
-        told = self._service.metadata(request.name, request.version or None)
-        del told["parameters"]
-        return self._words["ModelMetadataResponse"](**told)
+    async def ModelMetadata(self, request: Message) -> Message:
+        metadata = self._service.metadata(request.name, request.version or None)
+        del metadata["parameters"]
+        return self._messages["ModelMetadataResponse"](**metadata)
 
-    async def ModelInfer(self, request: Any) -> Any:
-        outputs = tuple(one.name for one in request.outputs) or None
+    async def ModelInfer(self, request: Message) -> Message:
+        outputs = tuple(output.name for output in request.outputs) or None
         if outputs and len(set(outputs)) != len(outputs):
-            refuse("an output is asked for twice")
-        asked = InferRequest(_inputs(request), outputs)
-        answered = await self._service.infer(request.model_name, request.model_version or None, asked, "grpc")
-        response = self._words["ModelInferResponse"](
-            model_name=answered.model, model_version=answered.version, id=request.id
+            refuse("an output is requested twice")
+        parsed = InferRequest(_read_inputs(request), outputs)
+        answer = await self._service.infer(request.model_name, request.model_version or None, parsed, "grpc")
+        response = self._messages["ModelInferResponse"](
+            model_name=answer.model, model_version=answer.version, id=request.id
         )
-        for name, array in answered.outputs.items():
+        for name, array in answer.outputs.items():
             response.outputs.add(name=name, datatype=DATATYPES[array.dtype.name], shape=array.shape)
             response.raw_output_contents.append(to_bytes(array))
         return response
 
-    async def RepositoryIndex(self, request: Any) -> Any:
-        rows = self._service.shelf.index()
-        wanted = [row for row in rows if row["state"] == "READY" or not request.ready]
-        return self._words["RepositoryIndexResponse"](models=wanted)
+    async def RepositoryIndex(self, request: Message) -> Message:
+        rows = self._service.registry.index()
+        models = [row for row in rows if row["state"] == "READY" or not request.ready]
+        return self._messages["RepositoryIndexResponse"](models=models)
 
-    async def RepositoryModelLoad(self, request: Any) -> Any:
-        told = {key: one.string_param for key, one in request.parameters.items()}
-        await self._service.shelf.load(request.model_name, asked_version(told))
-        return self._words["RepositoryModelLoadResponse"]()
+    async def RepositoryModelLoad(self, request: Message) -> Message:
+        parameters = {key: value.string_param for key, value in request.parameters.items()}
+        await self._service.registry.load(request.model_name, read_requested_version(parameters))
+        return self._messages["RepositoryModelLoadResponse"]()
 
-    async def RepositoryModelUnload(self, request: Any) -> Any:
-        await self._service.shelf.unload(request.model_name)
-        return self._words["RepositoryModelUnloadResponse"]()
+    async def RepositoryModelUnload(self, request: Message) -> Message:
+        await self._service.registry.unload(request.model_name)
+        return self._messages["RepositoryModelUnloadResponse"]()
 
 
-def _inputs(request: Any) -> dict[str, Array]:
-    """The tensors, from raw bytes in the inputs' order or from typed numbers; not from both at once."""
+def _read_inputs(request: Message) -> dict[str, Array]:
+    """Read the tensors, either all from raw bytes in the order of the inputs, or all from typed numbers."""
     raw = list(request.raw_input_contents)
     if raw and len(raw) != len(request.inputs):
         refuse(f"{len(raw)} raw tensors for {len(request.inputs)} inputs")
-    found: dict[str, Array] = {}
-    for number, one in enumerate(request.inputs):
-        if one.name in found:
-            refuse(f"{one.name!r:.80} is given twice")
-        for key in (*one.parameters, *request.parameters):
+    tensors: dict[str, Array] = {}
+    for number, entry in enumerate(request.inputs):
+        if entry.name in tensors:
+            refuse(f"{entry.name!r:.80} is given twice")
+        for key in (*entry.parameters, *request.parameters):
             if key.startswith("shared_memory") or key.startswith("sequence"):
-                refuse(f"{one.name}: {key} is not offered here")
-        shape = list(one.shape)
+                refuse(f"{entry.name}: {key} is not supported")
+        shape = list(entry.shape)
         if raw:
-            found[one.name] = from_bytes(one.name, one.datatype, shape, raw[number])
+            tensors[entry.name] = read_tensor_bytes(entry.name, entry.datatype, shape, raw[number])
             continue
-        if one.datatype not in CONTENTS or any(size < 0 for size in shape):
-            refuse(f"{one.name}: {one.datatype!r:.40}{shape} cannot be written as numbers")
-        numbers = getattr(one.contents, CONTENTS[one.datatype])
-        found[one.name] = from_numbers(one.name, DTYPES[one.datatype], tuple(shape), list(numbers))
-    return found
+        if entry.datatype not in CONTENT_FIELDS or any(size < 0 for size in shape):
+            refuse(f"{entry.name}: {entry.datatype!r:.40}{shape} cannot be written as numbers")
+        numbers = getattr(entry.contents, CONTENT_FIELDS[entry.datatype])
+        tensors[entry.name] = read_tensor_numbers(entry.name, DTYPES[entry.datatype], tuple(shape), list(numbers))
+    return tensors

@@ -1,4 +1,4 @@
-"""The server put together: workers, models, both protocols; and its end, at which nobody's answer is lost."""
+"""Run a server: workers, models and both protocols. Requests that were accepted are answered before it ends."""
 
 from __future__ import annotations
 
@@ -13,104 +13,105 @@ from pathlib import Path
 from typing import Any
 
 from fairway.deploy.serve.settings import ServerSettings
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
-from fairway.diagnostics.extras import require
+from fairway.diagnostics.extras import require_extra
 
 PACKAGES = ("starlette", "uvicorn", "httptools", "grpc", "orjson", "prometheus_client")
-KEEP_ALIVE = 75
-"""Seconds that a connection may idle between two requests."""
-BACKLOG = 2048
-Say = Callable[[str], None]
+KEEP_ALIVE_SECONDS = 75
+"""Seconds that a connection may be idle between two requests."""
+BACKLOG_CONNECTIONS = 2048
+LineSink = Callable[[str], None]
 
 
 @contextlib.asynccontextmanager
 async def open_service(models: Sequence[str], routes: Sequence[str], settings: ServerSettings) -> AsyncIterator[Any]:
-    """The service without sockets: every model loaded, its canary answered."""
+    """Open the service without sockets: all models are loaded and their canaries tested."""
     from fairway.deploy.serve.aliases import parse_route
-    from fairway.deploy.serve.batcher import Desk
+    from fairway.deploy.serve.batcher import BatchQueue
     from fairway.deploy.serve.metrics import Metrics
     from fairway.deploy.serve.model_registry import ModelRegistry
     from fairway.deploy.serve.model_sources import parse_source
-    from fairway.deploy.serve.pool import Pool, default_shape
+    from fairway.deploy.serve.pool import WorkerPool, choose_pool_size
     from fairway.deploy.serve.service import Service
 
-    seen: dict[str, int] = {}
-    sources = [parse_source(text, seen) for text in models]
-    named = dict(parse_route(text) for text in routes)
+    file_counts: dict[str, int] = {}
+    sources = [parse_source(text, file_counts) for text in models]
+    aliases = dict(parse_route(text) for text in routes)
     metrics = Metrics()
-    desk = Desk(settings.timeout, metrics.batch)
-    desk.pool = Pool(*default_shape(settings.workers), desk.wake)
+    queue = BatchQueue(settings.timeout, metrics.observe_batch)
+    queue.pool = WorkerPool(*choose_pool_size(settings.workers), queue.wake)
     with tempfile.TemporaryDirectory(prefix="fairway-serve-") as scratch:
-        shelf = ModelRegistry(sources, named, desk, desk.pool, Path(scratch), settings)
-        service = Service(shelf, desk, settings, metrics)
-        metrics.watch("fairway_waiting", "Requests that wait for a worker.", lambda: desk.waiting)
-        metrics.watch("fairway_workers", "Workers that are up.", lambda: len(desk.pool.hands))
-        metrics.watch("fairway_workers_died", "Workers that died and were replaced.", lambda: desk.pool.deaths)
+        registry = ModelRegistry(sources, aliases, queue, queue.pool, Path(scratch), settings)
+        service = Service(registry, queue, settings, metrics)
+        metrics.watch("fairway_waiting", "Requests that wait for a worker.", lambda: queue.waiting_count)
+        metrics.watch("fairway_workers", "Workers that are up.", lambda: len(queue.pool.workers))
+        metrics.watch("fairway_workers_died", "Workers that died and were replaced.", lambda: queue.pool.deaths)
         try:
-            await desk.pool.open()
-            service.lines = await shelf.load_all()
+            await queue.pool.open()
+            service.lines = await registry.load_all()
             service.ready = True
             yield service
         finally:
             service.ready = False
-            await desk.pool.close()
+            await queue.pool.close()
 
 
-def serve(models: Sequence[str], routes: Sequence[str], settings: ServerSettings, say: Say) -> None:
-    """Serves until it is told to stop. `say` gets a line for each model and each port."""
-    require("serve", "fairway serve", *PACKAGES)
-    _allow_files()
-    asyncio.run(_serve(models, routes, settings, say))
+def serve(models: Sequence[str], routes: Sequence[str], settings: ServerSettings, say: LineSink) -> None:
+    """Serve until a signal stops it. `say` gets a line for each model and each port."""
+    require_extra("serve", "fairway serve", *PACKAGES)
+    _raise_file_limit()
+    asyncio.run(_run_server(models, routes, settings, say))
 
 
-async def _serve(models: Sequence[str], routes: Sequence[str], settings: ServerSettings, say: Say) -> None:
+async def _run_server(models: Sequence[str], routes: Sequence[str], settings: ServerSettings, say: LineSink) -> None:
     import uvicorn
 
     from fairway.deploy.serve.rest import make_app
-    from fairway.deploy.serve.rpc import listen
+    from fairway.deploy.serve.rpc import start_grpc_server
 
-    with _http_socket(settings) as listener:
+    with _open_http_socket(settings) as listener:
         async with open_service(models, routes, settings) as service:
             for line in service.lines:
                 say(line)
             config = uvicorn.Config(
                 make_app(service),
-                http=_patient(settings.timeout),
+                http=_make_http_protocol(settings.timeout),
                 ws="none",
                 lifespan="off",
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                timeout_keep_alive=KEEP_ALIVE,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=round(settings.timeout) + 5,
                 ssl_certfile=settings.certificate,
                 ssl_keyfile=settings.key,
                 proxy_headers=False,
             )
-            front = uvicorn.Server(config)
+            http_server = uvicorn.Server(config)
             scheme = "http" if settings.certificate is None else "https"
-            rpc = None
+            grpc_server = None
             if settings.grpc_port is not None:
-                rpc, port = await listen(service, settings)
-                say(f"gRPC on {settings.at(port)}")
-            listener.listen(BACKLOG)
-            say(f"HTTP on {scheme}://{settings.at(listener.getsockname()[1])}")
-            with _stopping(front):
-                # Without its own signal handlers, which would raise the signal again at the end.
-                await front._serve(sockets=[listener])
+                grpc_server, port = await start_grpc_server(service, settings)
+                say(f"gRPC on {settings.format_address(port)}")
+            listener.listen(BACKLOG_CONNECTIONS)
+            say(f"HTTP on {scheme}://{settings.format_address(listener.getsockname()[1])}")
+            with _stop_on_signals(http_server):
+                # `serve` would install signal handlers, which raise the signal again at the end.
+                await http_server._serve(sockets=[listener])
             service.ready = False
-            if rpc is not None:
-                await rpc.stop(settings.timeout)
+            if grpc_server is not None:
+                await grpc_server.stop(settings.timeout)
 
 
 @contextlib.contextmanager
-def _stopping(front: Any) -> Iterator[None]:
-    """SIGTERM and Ctrl-C end the server politely; a second Ctrl-C, at once."""
+def _stop_on_signals(http_server: Any) -> Iterator[None]:
+    """On SIGTERM or Ctrl-C let the server finish its requests. A second Ctrl-C ends it at once."""
     loop = asyncio.get_running_loop()
 
     def stop(number: int) -> None:
-        front.force_exit = front.should_exit and number == signal.SIGINT
-        front.should_exit = True
+        http_server.force_exit = http_server.should_exit and number == signal.SIGINT
+        http_server.should_exit = True
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number)
@@ -121,50 +122,50 @@ def _stopping(front: Any) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-def _http_socket(settings: ServerSettings) -> socket.socket:
-    """A listener whose connections end when the other side is gone or reads no more."""
+def _open_http_socket(settings: ServerSettings) -> socket.socket:
+    """Open a listener whose connections end when the client is gone or no longer reads."""
     try:
         family = socket.getaddrinfo(settings.host, None)[0][0]
-        # asyncio turns Nagle's delay off only where the protocol is said; without it each answer waits 40 ms.
-        made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        # asyncio turns Nagle's delay off only if the protocol is given; with the delay each answer takes 40 ms more.
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in (("TCP_KEEPIDLE", 60), ("TCP_USER_TIMEOUT", round(settings.timeout * 1000))):
-            if hasattr(socket, option):  # Linux; elsewhere the system's own patience holds
-                made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-        made.bind((settings.host, settings.http_port))
+            if hasattr(socket, option):  # Linux; other systems use their own timeouts
+                listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+        listener.bind((settings.host, settings.http_port))
     except OSError as error:
-        where = settings.at(settings.http_port)
-        raise complain("FW821", f"HTTP cannot listen on {where}: {error.strerror or error}") from error
-    return made
+        address = settings.format_address(settings.http_port)
+        raise complain(Code.CANNOT_LISTEN, f"HTTP cannot listen on {address}: {error.strerror or error}") from error
+    return listener
 
 
-def _patient(seconds: float) -> Any:
-    """uvicorn's protocol, but it waits for no client that does not finish the head of its request, or its farewell."""
+def _make_http_protocol(seconds: float) -> Any:
+    """Make uvicorn's protocol cut off clients that do not finish the head of a request or the end of a connection."""
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-    class Patient(HttpToolsProtocol):
-        _cut: asyncio.TimerHandle | None = None
+    class TimedProtocol(HttpToolsProtocol):
+        _timer: asyncio.TimerHandle | None = None
 
-        def _wait(self) -> None:
-            self._go_on()
-            self._cut = self.loop.call_later(seconds, self.transport.abort)
+        def _start_timer(self) -> None:
+            self._stop_timer()
+            self._timer = self.loop.call_later(seconds, self.transport.abort)
 
-        def _go_on(self) -> None:
-            if self._cut is not None:
-                self._cut.cancel()
-                self._cut = None
+        def _stop_timer(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            self._wait()
+            self._start_timer()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._go_on()
+            self._stop_timer()
             super().connection_lost(exc)
 
         def shutdown(self) -> None:
-            """An idle TLS client may leave the end of the connection unanswered; that is not waited for."""
+            """Do not wait for idle TLS clients, which may never confirm the end of the connection."""
             idle = self.cycle is None or self.cycle.response_complete
             if idle and self.transport.get_write_buffer_size() == 0:
                 self.transport.abort()
@@ -172,18 +173,18 @@ def _patient(seconds: float) -> Any:
                 super().shutdown()
 
         def on_message_begin(self) -> None:
-            self._wait()
+            self._start_timer()
             super().on_message_begin()
 
         def on_headers_complete(self) -> None:
-            self._go_on()
+            self._stop_timer()
             super().on_headers_complete()
 
-    return Patient
+    return TimedProtocol
 
 
-def _allow_files() -> None:
-    """As many open connections as the system allows this user."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+def _raise_file_limit() -> None:
+    """Allow as many open connections as the system permits."""
+    _, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, maximum))

@@ -1,27 +1,27 @@
-"""How a server is run, and which findings are which status to a client."""
+"""The settings of a server, and the status codes of findings."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairway.diagnostics import Finding
-from fairway.record.files import versions
+from fairway.diagnostics import Code, Finding
+from fairway.record.files import read_versions
 
-VERSION = versions().get("fairway", "0")
-HTTP_STATUS = {
-    "FW812": 400,
-    "FW813": 400,
-    "FW814": 404,
-    "FW815": 500,
-    "FW816": 503,
-    "FW817": 413,
-    "FW818": 504,
-    "FW819": 401,
-    "FW820": 500,
-    "FW408": 500,
+VERSION = read_versions().get("fairway", "0")
+HTTP_STATUS: dict[str, int] = {
+    Code.REQUEST_DOES_NOT_FIT: 400,
+    Code.REQUEST_OUTSIDE_DOMAIN: 400,
+    Code.MODEL_NOT_SERVED: 404,
+    Code.NOT_FIT_TO_SERVE: 500,
+    Code.SERVER_FULL: 503,
+    Code.REQUEST_TOO_LARGE: 413,
+    Code.OUT_OF_TIME: 504,
+    Code.NOT_ALLOWED: 401,
+    Code.WORKERS_DIED: 500,
+    Code.RUNTIME_FAILS: 500,
 }
-"""What is not listed and came of a client's wish to load a model is 400; our bug is 500."""
+"""The status of other findings is 400, since they are about a model that a client wants to load. Our bugs are 500."""
 GRPC_STATUS = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -32,37 +32,37 @@ GRPC_STATUS = {
 }
 
 
-def http_status(finding: Finding) -> int:
-    return int(finding.data.get("status") or HTTP_STATUS.get(finding.code, 500 if finding.code == "FW901" else 400))
+def choose_http_status(finding: Finding) -> int:
+    return int(finding.data.get("status") or HTTP_STATUS.get(finding.code, 500 if finding.code == Code.BUG else 400))
 
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """Everything but the models."""
+    """The settings of a server. The models are separate."""
 
     host: str = "127.0.0.1"
     http_port: int = 8000
     grpc_port: int | None = 8001
-    """None: no gRPC. A port of 0 takes a free one, for both."""
+    """None: no gRPC. For both protocols, 0 is any free port."""
     workers: int | None = None
-    """Processes; None: as many as cores."""
+    """Worker processes; None: one for each core."""
     batch: int | None = None
-    """At most so many samples at once; None: what was verified."""
+    """The largest batch; None: what was verified."""
     timeout: float = 30.0
-    """Seconds for a request to arrive, and seconds for its answer."""
+    """Seconds for a request to arrive, and for its answer."""
     queue: int = 256
-    """Requests that are accepted and not answered yet."""
+    """Requests that may wait for an answer at once."""
     body: int = 64 * 2**20
-    """Bytes of a request."""
+    """Bytes that a request may have."""
     cache: int = 0
-    """Bytes of answers that are kept; 0: none."""
+    """Bytes of cached answers; 0: no cache."""
     token: str | None = None
     certificate: Path | None = None
     key: Path | None = None
     unverified: bool = False
     fixed: bool = False
-    """No loading and unloading while it runs: of several replicas only one would hear of it."""
+    """Models cannot be loaded or unloaded at run time, because only one of several replicas would do it."""
 
-    def at(self, port: int | None) -> str:
-        """The address as a URL has it, where IPv6 stands in brackets."""
+    def format_address(self, port: int | None) -> str:
+        """Return host and port as in a URL, with brackets around an IPv6 address."""
         return f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"

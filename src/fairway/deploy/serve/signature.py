@@ -1,4 +1,4 @@
-"""What a model takes: names, dtypes, sizes and values as its record verified them. Everything else is refused."""
+"""The signature of a model: names, dtypes, sizes and values that were verified. Other requests are refused."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fairway.deploy.serve.tensors import DATATYPES, Array, refuse
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import UserError, complain
 from fairway.model.batch_dim import find_batch_axes, find_batch_dim
 from fairway.model.dims import Dim, Point, Size, parse_size
 from fairway.model.onnx_file import OnnxHeader, OnnxValue
 from fairway.model.spec import TensorSpec, parse_input
-from fairway.record.reader import StoredRecord
+from fairway.record.schema import Record
 
 
 @dataclass(frozen=True)
 class ModelSignature:
-    """Inputs and outputs of one file, and the domain that its record speaks of."""
+    """Inputs and outputs of one file, and the domain in its record."""
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[OnnxValue, ...]
     domain: Mapping[str, Dim]
     strict: bool
-    """False with --unverified: then sizes and values outside the domain go through."""
+    """False with --unverified: then sizes and values outside the domain are accepted."""
     drawn: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Ends of the values that an input was drawn from, if its values are not declared."""
+    """The range that an input was drawn from, if its values are not declared."""
 
     def fit(self, given: Mapping[str, Array]) -> dict[str, int]:
-        """The sizes of a request, dim by dim; FW812 where it does not fit the file, FW813 where nobody verified it."""
+        """Return the sizes of a request by dim. FW812: it does not fit the file. FW813: it is outside the domain."""
         names = [spec.name for spec in self.inputs]
         for name in given:
             if name not in names:
@@ -49,7 +50,7 @@ class ModelSignature:
                 refuse(f"{spec.name} has the shape {list(array.shape)}, the model takes {spec}")
             for size, got in zip(spec.shape, array.shape, strict=True):
                 if size.text in size.names and point.setdefault(size.text, got) != got:
-                    refuse(f"{spec.name}: {size.text} is {got} here and {point[size.text]} in another place")
+                    refuse(f"{spec.name}: {size.text} is {got} here and {point[size.text]} elsewhere")
         self._check_sizes(given, point)
         if self.strict:
             self._check_domain(point)
@@ -71,8 +72,8 @@ class ModelSignature:
             if got is None or got in dim.sizes or (name == self.batch and got > dim.high):
                 continue
             raise complain(
-                "FW813",
-                f"{name} is {got}; verified is {dim}",
+                Code.REQUEST_OUTSIDE_DOMAIN,
+                f"{name} is {got}; {dim} was verified",
                 dim=name,
                 size=got,
                 low=dim.low,
@@ -87,62 +88,60 @@ class ModelSignature:
         low, high = self.drawn[spec.name]
         least, most = float(array.min()), float(array.max())
         if least < low or most > high:
-            _outside(spec, f"it holds {least if least < low else most:g}; verified is {low:g}..{high:g}")
+            _refuse_values(spec, f"it holds {least if least < low else most:g}; {low:g}..{high:g} was verified")
 
     @cached_property
     def batch(self) -> str | None:
-        """The dim that counts samples, by the rule that the judge uses too."""
+        """The dim that counts samples, by the same rule as in the judge."""
         return find_batch_dim(self.inputs)
 
     @cached_property
     def axes(self) -> dict[str, int]:
-        """Where each input has the batch."""
+        """The axis of the batch in each input."""
         return find_batch_axes(self.inputs, self.batch or "")
 
     def refuse_batch(self, rows: int, why: str) -> NoReturn:
-        """A batch beyond the bound that cannot be split."""
+        """Refuse a batch that is too large and cannot be split."""
         assert self.batch is not None
         dim = self.domain[self.batch]
-        seen = f"{self.batch} is {rows}; verified is {dim}, and it cannot be split: {why}"
-        raise complain("FW813", seen, dim=self.batch, size=rows, low=dim.low, high=dim.high, multiple=dim.multiple)
+        seen = f"{self.batch} is {rows}; {dim} was verified, and the request cannot be split: {why}"
+        raise complain(
+            Code.REQUEST_OUTSIDE_DOMAIN,
+            seen,
+            dim=self.batch,
+            size=rows,
+            low=dim.low,
+            high=dim.high,
+            multiple=dim.multiple,
+        )
 
 
-def read_signature(header: OnnxHeader, stored: StoredRecord | None, unverified: bool) -> ModelSignature:
-    """From the record where it speaks of these inputs, else from the file, which says nothing of bounds and values."""
-    specs = _recorded(header, stored) or tuple(_declared(*one) for one in enumerate(header.inputs))
+def read_signature(header: OnnxHeader, stored: Record | None, unverified: bool) -> ModelSignature:
+    """Read the signature from the record if it describes these inputs, else from the file without any bounds."""
+    specs = _read_recorded_inputs(header, stored) or tuple(
+        _read_declared_input(number, value) for number, value in enumerate(header.inputs)
+    )
     every: list[TensorSpec | OnnxValue] = [*specs, *header.outputs]
     for value in every:
         if value.dtype not in DATATYPES:
-            raise complain("FW815", f"{value}: {value.dtype} cannot be sent to a server or from it")
-    told = {} if stored is None else stored.proven.domain
+            raise complain(Code.NOT_FIT_TO_SERVE, f"{value}: {value.dtype} is not a dtype of the protocol")
+    bounds = {} if stored is None else stored.subject.domain
     names = {name for spec in specs for name in spec.dims}
-    domain = {
-        name: Dim(name, dim["low"], dim["high"], max(dim["multiple"], 1)) for name, dim in told.items() if name in names
-    }
-    return ModelSignature(specs, header.outputs, domain, not unverified, _drawn(stored))
+    domain = {name: Dim(name, dim.low, dim.high, max(dim.multiple, 1)) for name, dim in bounds.items() if name in names}
+    return ModelSignature(specs, header.outputs, domain, not unverified, _read_drawn_ranges(stored))
 
 
-def _drawn(stored: StoredRecord | None) -> dict[str, tuple[float, float]]:
-    """Return the ends of undeclared values from a record. A record comes from elsewhere, so each field is checked."""
-    evidence = None if stored is None else stored.whole.get("evidence")
-    rows = evidence.get("values") if isinstance(evidence, dict) else None
-    ends: dict[str, tuple[float, float]] = {}
-    for row in rows if isinstance(rows, list) else ():
-        if not isinstance(row, dict):
-            continue
-        name, low, high = row.get("name"), row.get("low"), row.get("high")
-        if isinstance(name, str) and isinstance(low, int | float) and isinstance(high, int | float):
-            ends[name] = (float(low), float(high))
-    return ends
+def _read_drawn_ranges(stored: Record | None) -> dict[str, tuple[float, float]]:
+    """Return the ranges of undeclared values from a record."""
+    values = () if stored is None or stored.evidence is None else stored.evidence.values
+    return {row.name: (row.low, row.high) for row in values if row.low is not None and row.high is not None}
 
 
-def _recorded(header: OnnxHeader, stored: StoredRecord | None) -> tuple[TensorSpec, ...] | None:
-    subject = {} if stored is None else stored.whole.get("subject", {})
-    lines = subject.get("inputs") if isinstance(subject, dict) else None
-    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+def _read_recorded_inputs(header: OnnxHeader, stored: Record | None) -> tuple[TensorSpec, ...] | None:
+    if stored is None:
         return None
     with contextlib.suppress(UserError):
-        specs = tuple(parse_input(line).in_file for line in lines)
+        specs = tuple(parse_input(line).in_file for line in stored.subject.inputs)
         ours = {spec.name: (spec.dtype, len(spec.shape)) for spec in specs}
         theirs = {v.name: (v.dtype, None if v.shape is None else len(v.shape)) for v in header.inputs}
         if ours.keys() == theirs.keys() and all(
@@ -152,13 +151,15 @@ def _recorded(header: OnnxHeader, stored: StoredRecord | None) -> tuple[TensorSp
     return None
 
 
-def _declared(number: int, value: OnnxValue) -> TensorSpec:
+def _read_declared_input(number: int, value: OnnxValue) -> TensorSpec:
     if value.shape is None:
-        raise complain("FW815", f"{value}: neither the file nor a record says how many dims it has")
-    return TensorSpec(value.name, value.dtype, tuple(_size(f"any_{number}_{i}", s) for i, s in enumerate(value.shape)))
+        raise complain(Code.NOT_FIT_TO_SERVE, f"{value}: neither the file nor a record says its number of dims")
+    return TensorSpec(
+        value.name, value.dtype, tuple(_parse_size(f"any_{number}_{i}", s) for i, s in enumerate(value.shape))
+    )
 
 
-def _size(nameless: str, size: int | str | None) -> Size:
+def _parse_size(nameless: str, size: int | str | None) -> Size:
     with contextlib.suppress(ValueError):
         if size is not None:
             return parse_size(str(size))
@@ -166,17 +167,17 @@ def _size(nameless: str, size: int | str | None) -> Size:
 
 
 def check_values(spec: TensorSpec, array: Array, point: Point) -> None:
-    """Refuses values that the spec rules out, and NaN and infinity, which no evidence speaks of."""
+    """Refuse values outside the spec, and NaN and infinity, for which there is no evidence."""
     if not array.size:
         return
     values = spec.values
     if values.mask is not None:
         hidden = array if values.mask.startswith("padding") else ~array
         if array.shape[-1] and hidden.all(-1).any():
-            _outside(spec, "a row of the mask leaves nothing")
+            _refuse_values(spec, "a row of the mask hides everything")
         return
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        _outside(spec, "it holds NaN or infinity")
+        _refuse_values(spec, "it holds NaN or infinity")
     low, high = values.low, values.high
     if values.below is not None:
         low, high = 0, values.below - 1
@@ -187,8 +188,8 @@ def check_values(spec: TensorSpec, array: Array, point: Point) -> None:
         least, most = array.min(), array.max()
         if least < low or most > high:
             seen: Any = least if least < low else most
-            _outside(spec, f"it holds {seen!s}, and {low:g}..{high:g} was verified")
+            _refuse_values(spec, f"it holds {seen!s}; {low:g}..{high:g} was verified")
 
 
-def _outside(spec: TensorSpec, why: str) -> NoReturn:
-    raise complain("FW813", f"{spec.name}: {why}", input=spec.name)
+def _refuse_values(spec: TensorSpec, why: str) -> NoReturn:
+    raise complain(Code.REQUEST_OUTSIDE_DOMAIN, f"{spec.name}: {why}", input=spec.name)

@@ -1,6 +1,6 @@
-"""A worker: a process that holds the models and computes, and nothing else, so that its death costs no request.
+"""A worker process: it holds the models and computes, and nothing else, so that its death costs no request.
 
-It talks over one socket and ends when the other end does. Models are loaded beside the computing, in a thread.
+It communicates over one socket and ends when the other end does. Models are loaded in a thread, while it computes.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import sys
 import threading
 from typing import Any
 
-from fairway.deploy.serve.wire import Tensors, pack, receive_blocking
+from fairway.deploy.serve.wire import Head, Tensors, pack, receive_blocking
+from fairway.model.ort_session import SessionSettings, open_session
 
 
 class Worker:
-    """The sessions by number, and the socket that asks for them."""
+    """The sessions by number, and the socket that requests come from."""
 
     def __init__(self, end: socket.socket, threads: int) -> None:
         self._end = end
@@ -34,24 +35,18 @@ class Worker:
             else:
                 self._run(head, tensors)
 
-    def _load(self, head: dict[str, Any]) -> None:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4
-        options.intra_op_num_threads = self._threads
-        options.inter_op_num_threads = 1
-        # Threads that spin while they wait take the core of the worker beside.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    def _load(self, head: Head) -> None:
+        # Threads that spin while they wait would use the core of the other worker.
+        settings = SessionSettings(self._threads, config_entries={"session.intra_op.allow_spinning": "0"})
         try:
-            session = onnxruntime.InferenceSession(head["path"], options, ["CPUExecutionProvider"])
+            session = open_session(head["path"], settings)
         except Exception as error:
             self._answer({"job": head["job"], "error": f"{error!s:.500}"})
             return
         self._sessions[head["model"]] = session
         self._answer({"job": head["job"]})
 
-    def _run(self, head: dict[str, Any], tensors: Tensors) -> None:
+    def _run(self, head: Head, tensors: Tensors) -> None:
         try:
             answers = self._sessions[head["model"]].run(head["outputs"], dict(tensors))
         except Exception as error:
@@ -60,14 +55,14 @@ class Worker:
         named = zip(head["outputs"], answers, strict=True)
         self._answer({"job": head["job"]}, [(name, a.dtype.name, list(a.shape), [a]) for name, a in named])
 
-    def _answer(self, head: dict[str, Any], tensors: Any = ()) -> None:
+    def _answer(self, head: Head, tensors: Any = ()) -> None:
         with self._sending:
             for piece in pack(head, tensors):
                 self._end.sendall(piece)
 
 
 def main() -> None:
-    import onnxruntime  # noqa: F401  # its import is paid for before the first request
+    import onnxruntime  # noqa: F401  # imported before the first request, since it takes its time
 
     logging.raiseExceptions = False
     with socket.socket(fileno=int(sys.argv[1])) as end:

@@ -1,7 +1,6 @@
-"""Every upstream bug that is known here is an entry in a TOML file beside this module, checked when it is read.
+"""Known upstream bugs: entries in TOML files beside this module, checked when they are read.
 
-One file per project, named after it. An entry that is incomplete, misspelt or contradicts itself is an error at once,
-so that nothing half known is ever shown.
+There is one file per project, named after it. An entry that is incomplete, misspelled or contradictory is an error.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fairway.diagnostics.plugins import KNOWLEDGE, accepted
+from fairway.diagnostics.plugins import KNOWLEDGE, accept_plugins
 
 STATUSES = ("open", "closed", "unreported")
-"""Of the upstream thread on the date given; `unreported` where none was found."""
+"""The status of the upstream thread on the given date; `unreported` if there is none."""
 
-NOT_UPSTREAM = ("your model", "your settings", "your installation", "whoever wrote the file")
-"""Whose fault it may be other than a project's."""
+NOT_UPSTREAM = ("your model", "your settings", "your installation", "the tool that wrote the file")
+"""Possible causes other than the project itself."""
 
 _LINK = re.compile(r"[\w.-]+/[\w.-]+#\d+")
 _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
@@ -34,20 +33,20 @@ _ENDLESS = re.compile(r"[*+]|\{\d*,\}")
 
 
 class BadEntryError(Exception):
-    """A data file of ours is wrong."""
+    """A file with known bugs is invalid."""
 
 
 @dataclass(frozen=True)
 class KnownBug:
-    """One upstream bug."""
+    """One known upstream bug."""
 
     id: str
     title: str
     project: str
-    """Where it is filed: the name of the file."""
+    """The project: the name of the file."""
     signature: str
-    """A regular expression for the error's text, without `*` and `+`, since it is searched in texts that anybody wrote
-    and must not take its time; empty where the file is wrong without a word."""
+    """A regular expression for the error's text, or empty if there is no error, only a wrong file. It has no `*` and no
+    `+`, because it is searched in unknown texts and must be fast."""
     affected: str
     """Versions in which it was seen or reported."""
     fixed: str
@@ -66,93 +65,93 @@ class KnownBug:
     """The versions on which its reproducer runs, or empty."""
 
     def matches(self, text: str) -> bool:
-        """Whether an error's text is this bug's. A bug that says nothing matches nothing."""
+        """Return whether an error's text matches. A bug without a signature matches nothing."""
         return bool(self.signature) and re.search(self.signature, text) is not None
 
     @property
     def fixed_in(self) -> tuple[str, str, bool] | None:
-        """The package, the version, and whether it is the first one without the bug."""
-        found = _FIXED.fullmatch(self.fixed)
-        return (found["package"], found["version"], not found["by"]) if found else None
+        """The package, the version, and whether that is the first one without the bug."""
+        match = _FIXED.fullmatch(self.fixed)
+        return (match["package"], match["version"], not match["by"]) if match else None
 
 
 @cache
-def entries() -> tuple[KnownBug, ...]:
-    """Everything known: Fairway's own, then the plug-ins'. A plug-in with a bad entry is left out whole."""
-    found = list(shipped())
+def load_entries() -> tuple[KnownBug, ...]:
+    """Return all entries: Fairway's, then those of plug-ins. A plug-in with a bad entry is left out completely."""
+    known_bugs = list(load_shipped_entries())
 
-    def complaint(source: Any) -> str:
-        new = read_entries(folder_of(source))
-        known = {entry.id for entry in found}
+    def check(source: object) -> str:
+        new = read_entries(find_folder(source))
+        known = {entry.id for entry in known_bugs}
         twice = sorted(entry.id for entry in new if entry.id in known)
         if twice:
             return f"declared already: {', '.join(twice)}"
-        found.extend(new)
+        known_bugs.extend(new)
         return ""
 
-    accepted(KNOWLEDGE, complaint)
-    return tuple(found)
+    accept_plugins(KNOWLEDGE, check)
+    return tuple(known_bugs)
 
 
 @cache
-def shipped() -> tuple[KnownBug, ...]:
-    """What comes with Fairway, in the order of the files."""
+def load_shipped_entries() -> tuple[KnownBug, ...]:
+    """Return the entries that come with Fairway, in the order of the files."""
     return tuple(read_entries(resources.files(__package__)))
 
 
-def folder_of(source: Any) -> Traversable:
-    """The folder that a plug-in names: a package, or a path."""
+def find_folder(source: object) -> Traversable:
+    """Return the folder of a plug-in, which is a package or a path."""
     if isinstance(source, ModuleType):
         return resources.files(source)
     if isinstance(source, str | Path):
         return Path(source)
     if isinstance(source, Traversable):
         return source
-    raise BadEntryError(f"a package or a path is wanted, not {source!r:.100}")
+    raise BadEntryError(f"expected a package or a path, got {source!r:.100}")
 
 
 def read_entries(folder: Traversable) -> list[KnownBug]:
-    """The entries of all TOML files in a folder, each file named after a project."""
-    found: list[KnownBug] = []
+    """Return the entries of all TOML files in a folder. Each file is named after a project."""
+    bugs: list[KnownBug] = []
     for path in sorted(folder.iterdir(), key=lambda p: p.name):
         if path.name.endswith(".toml"):
             project = path.name.removesuffix(".toml")
-            found += parse_entries(project, path.read_text(encoding="utf-8"))
-    twice = {e.id for e in found if sum(o.id == e.id for o in found) > 1}
+            bugs += parse_entries(project, path.read_text(encoding="utf-8"))
+    twice = {bug.id for bug in bugs if sum(other.id == bug.id for other in bugs) > 1}
     if twice:
         raise BadEntryError(f"declared twice: {', '.join(sorted(twice))}")
-    if not found:
+    if not bugs:
         raise BadEntryError(f"no TOML file with entries in {folder}")
-    return found
+    return bugs
 
 
 def parse_entries(project: str, text: str) -> list[KnownBug]:
-    """The entries of one file."""
+    """Return the entries of one file."""
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise BadEntryError(f"{project}: {error}") from error
     if set(tables) != {"bug"}:
-        raise BadEntryError(f"{project}: entries stand under [[bug]]; found {', '.join(tables) or 'nothing'}")
-    return [_entry(project, table) for table in tables["bug"]]
+        raise BadEntryError(f"{project}: expected entries under [[bug]], got {', '.join(tables) or 'nothing'}")
+    return [_parse_entry(project, table) for table in tables["bug"]]
 
 
-def _entry(project: str, table: Mapping[str, Any]) -> KnownBug:
+def _parse_entry(project: str, table: Mapping[str, Any]) -> KnownBug:
     named = f"{project}: {table.get('id', 'an entry without id')}"
-    wanted = {f.name for f in fields(KnownBug)} - {"project"}
-    if set(table) != wanted:
-        odd = sorted(set(table) ^ wanted)
+    expected = {f.name for f in fields(KnownBug)} - {"project"}
+    if set(table) != expected:
+        odd = sorted(set(table) ^ expected)
         raise BadEntryError(f"{named}: missing or unknown: {', '.join(odd)}")
     for name, value in table.items():
         if not isinstance(value, date if name == "date" else str):
             raise BadEntryError(f"{named}: {name} is {value!r}")
     entry = KnownBug(project=project, **table)
-    for complaint in _complaints(entry):
+    for complaint in _list_complaints(entry):
         raise BadEntryError(f"{named}: {complaint}")
     return entry
 
 
-def _complaints(entry: KnownBug) -> list[str]:
+def _list_complaints(entry: KnownBug) -> list[str]:
     found = []
     if not _ID.fullmatch(entry.id):
         found.append("an id is words-joined-by-dashes")

@@ -1,4 +1,4 @@
-"""The versions that a log names, and whether one is as new as another."""
+"""Package versions named in a log, and their comparison."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NAMES = {
     "onnxruntime-gpu": "onnxruntime",
     "onnx runtime": "onnxruntime",
 }
-_SAID = re.compile(
+_VERSION = re.compile(
     r"(?<![\w./\\-])"
     r"(?P<name>(?:py)?torch|torch\.onnx\.export|onnxscript|onnx ?runtime(?:-gpu)?|onnx|transformers|optimum)"
     r"(?:`|\*\*|\])?(?:[ \t]{1,3}version)?[ \t]{0,20}[:=@|-]{0,2}[ \t]{0,20}[`v]?"
@@ -19,21 +19,21 @@ _SAID = re.compile(
 )
 
 
-def versions_in(text: str) -> dict[str, str]:
-    """The last version that the text gives for each package: `torch 2.1`, `torch==2.1.0`, `PyTorch version: 2.1`."""
-    found: dict[str, str] = {}
-    for said in _SAID.finditer(text):
-        name = said["name"].lower()
-        found[_NAMES.get(name, name)] = said["version"]
-    return found
+def find_versions(text: str) -> dict[str, str]:
+    """Return the last version named for each package: `torch 2.1`, `torch==2.1.0`, `PyTorch version: 2.1`."""
+    versions: dict[str, str] = {}
+    for match in _VERSION.finditer(text):
+        name = match["name"].lower()
+        versions[_NAMES.get(name, name)] = match["version"]
+    return versions
 
 
-def as_new_as(version: str, other: str) -> bool:
-    """Whether a version is another or later; missing parts count as 0."""
-    return _parts(version) >= _parts(other)
+def is_at_least(version: str, other: str) -> bool:
+    """Return whether a version equals another or is later. Missing parts count as 0."""
+    return _split_version(version) >= _split_version(other)
 
 
-def _parts(version: str) -> tuple[int, ...]:
+def _split_version(version: str) -> tuple[int, ...]:
     parts = [int(part) for part in version.split(".")]
     while parts and parts[-1] == 0:
         parts.pop()

@@ -1,1 +1,1 @@
-"""Where a file first differs from PyTorch: the node, the module and the line."""
+"""Locate the node, the module and the line at which a file first differs from PyTorch."""

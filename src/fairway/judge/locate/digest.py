@@ -1,8 +1,8 @@
-"""A value in a few numbers, by which it is known again without being kept.
+"""Digests: a few numbers by which a value is recognized without being kept.
 
-Two arrays are *the same* where random projections of their elements in order agree, and *shuffled* where only what does
-not hang on the order does. A projection's difference is about as large as the error itself, so that "the same" has
-a tolerance, in units of the value's own size.
+Two arrays are *the same* if random projections of their elements in order agree. They are *shuffled* if only the
+numbers that do not depend on the order agree. A projection's difference is about as large as the error itself, so "the
+same" has a tolerance, in units of the value's own size.
 """
 
 from __future__ import annotations
@@ -12,83 +12,85 @@ from functools import lru_cache
 
 import numpy as np
 
-from fairway.judge.yardstick import Array, Real
+from fairway.judge.yardstick import Array, FloatArray
 
-HUGE = 1e30
-"""Masks are filled with the lowest number of a dtype; beyond this a number counts as infinite."""
+HUGE_VALUE = 1e30
+"""Larger numbers count as infinite, because masks are filled with the lowest number of a dtype."""
 
-EQUAL = 1e-6
-"""As a part of their size, two values that are computed in the same way differ by no more."""
+EQUAL_ERROR = 1e-6
+"""The largest relative difference of two values that are computed in the same way."""
 
-PROJECTIONS = 6
-CHUNK = 1 << 16
+PROJECTION_COUNT = 6
+DIGEST_CHUNK_ELEMENTS = 1 << 16
 
 
 @dataclass(frozen=True)
 class Digest:
-    """What is kept of an array."""
+    """The numbers that are kept of an array."""
 
     shape: tuple[int, ...]
     dtype: str
     size: int
     norm: float
-    odd: tuple[int, int, int]
-    """How many elements are NaN, beyond HUGE, below -HUGE."""
-    ordered: tuple[float, ...]
+    special_counts: tuple[int, int, int]
+    """The numbers of elements that are NaN, above HUGE_VALUE, and below -HUGE_VALUE."""
+    projections: tuple[float, ...]
     """Projections of the elements in order."""
-    anyhow: tuple[float, ...]
-    """Sums and extremes, whatever the order; each moves by no more than an error does."""
-    plain: bool
-    """All elements are alike, so that finding them elsewhere says nothing."""
+    order_free: tuple[float, ...]
+    """Sums and extremes, which do not depend on the order. Each moves by no more than an error does."""
+    is_constant: bool
+    """True if all elements are equal, so that an equal value elsewhere proves nothing."""
 
     @property
     def spacing(self) -> float:
-        """From its largest element to the next number of its dtype; 0 for whole numbers."""
+        """The distance from its largest element to the next number of its dtype, or 0 for whole numbers."""
         if self.dtype not in ("float16", "float32", "float64") or not self.size:
             return 0.0
-        *_, low, high = self.anyhow
+        *_, low, high = self.order_free
         return float(np.finfo(self.dtype).eps) * max(abs(low), abs(high))
 
-    def error(self, other: Digest) -> float:
-        """How far another value is off, as a part of this one's size; infinite where it has other elements."""
-        if self.size != other.size or self.odd != other.odd:
+    def measure_error(self, other: Digest) -> float:
+        """Return the relative error of another value, or infinity if it has another number of elements."""
+        if self.size != other.size or self.special_counts != other.special_counts:
             return float("inf")
         scale = max(self.norm, other.norm)
         if scale == 0:
             return 0.0
-        return float(np.max(np.abs(np.subtract(self.ordered, other.ordered)))) / scale
+        return float(np.max(np.abs(np.subtract(self.projections, other.projections)))) / scale
 
-    def equals(self, other: Digest) -> bool:
-        """Whether it is the same value, computed in the same way."""
-        return self.shape == other.shape and self.error(other) <= EQUAL
+    def is_equal_to(self, other: Digest) -> bool:
+        """Return whether both are the same value, computed in the same way."""
+        return self.shape == other.shape and self.measure_error(other) <= EQUAL_ERROR
 
-    def shuffled(self, other: Digest, tolerance: float) -> bool:
-        """Whether the elements are the same but for their order."""
-        if self.size != other.size or self.odd != other.odd:
+    def is_shuffle_of(self, other: Digest, tolerance: float) -> bool:
+        """Return whether the elements are the same in any order."""
+        if self.size != other.size or self.special_counts != other.special_counts:
             return False
         scale = max(self.norm, other.norm)
-        return float(np.max(np.abs(np.subtract(self.anyhow, other.anyhow)))) <= tolerance * scale
+        return float(np.max(np.abs(np.subtract(self.order_free, other.order_free)))) <= tolerance * scale
 
 
-def digest(array: Array) -> Digest | None:
-    """None for what are no numbers."""
+def compute_digest(array: Array) -> Digest | None:
+    """Return the digest of an array, or None if it does not contain numbers."""
     if array.dtype.kind not in "biufc":
         return None
     if array.dtype.kind == "c":
         array = np.stack([array.real, array.imag], -1)
     flat = np.ascontiguousarray(array).reshape(-1)
     size = flat.size
-    ordered = np.zeros(PROJECTIONS)
+    ordered = np.zeros(PROJECTION_COUNT)
     square = total = absolute = bent = 0.0
     odd = np.zeros(3, dtype=np.int64)
     low, high = np.inf, -np.inf
-    for start in range(0, size, CHUNK):
-        part = flat[start : start + CHUNK].astype(np.float64)
-        odd += (np.isnan(part).sum(), (part > HUGE).sum(), (part < -HUGE).sum())
+    for start in range(0, size, DIGEST_CHUNK_ELEMENTS):
+        part = flat[start : start + DIGEST_CHUNK_ELEMENTS].astype(np.float64)
+        odd += (np.isnan(part).sum(), (part > HUGE_VALUE).sum(), (part < -HUGE_VALUE).sum())
         if odd.any():
-            part = np.where(np.abs(part) <= HUGE, part, 0.0)  # NaN compares false
-        # Not by BLAS: its threads wait for one another in a loop, which takes ten times as long on a busy machine.
-        ordered += _turns(size, start) * np.einsum("ij,j->i", _signs(min(size, CHUNK))[:, : part.size], part)
+            part = np.where(np.abs(part) <= HUGE_VALUE, part, 0.0)  # NaN compares false
+        # Without BLAS: its threads spin while they wait, which takes ten times as long on a busy machine.
+        ordered += _draw_chunk_signs(size, start) * np.einsum(
+            "ij,j->i", _draw_signs(min(size, DIGEST_CHUNK_ELEMENTS))[:, : part.size], part
+        )
         square += float(np.square(part).sum())
         total += float(part.sum())
         absolute += float(np.abs(part).sum())
@@ -109,14 +111,14 @@ def digest(array: Array) -> Digest | None:
     )
 
 
-def _turns(size: int, start: int) -> Real:
-    """A sign for each projection, another set for each chunk, so that chunks that change places are told apart."""
-    turns = np.random.default_rng((size, start)).integers(0, 2, PROJECTIONS)
+def _draw_chunk_signs(size: int, start: int) -> FloatArray:
+    """Return a sign for each projection, different for each chunk, so that the order of chunks matters."""
+    turns = np.random.default_rng((size, start)).integers(0, 2, PROJECTION_COUNT)
     return turns.astype(np.float64) * 2 - 1
 
 
 @lru_cache(maxsize=64)
-def _signs(count: int) -> Real:
-    """Random signs, the same for every array of that size."""
-    signs = np.random.default_rng(count).integers(0, 2, (PROJECTIONS, count), dtype=np.int8)
+def _draw_signs(count: int) -> FloatArray:
+    """Return random signs, the same for every array of that size."""
+    signs = np.random.default_rng(count).integers(0, 2, (PROJECTION_COUNT, count), dtype=np.int8)
     return signs.astype(np.float64) * 2 - 1

@@ -1,8 +1,8 @@
-"""A file that is right at one size and wrong at another: the lines at which PyTorch's own runs there part.
+"""Find the lines at which PyTorch's runs differ between a size where a file is right and one where it is wrong.
 
-An exporter follows the run at its example. Where the model's code asks for a size, goes another way at another size,
-takes another number of steps, or makes a tensor of a Python list as long as a size, the file keeps what the example
-did. So these lines are the cause, whosever code they stand in.
+An exporter follows the run at its example. If the model's code branches on a size, takes a number of steps that depends
+on it, or makes a tensor of a Python list as long as a size, the file keeps the behavior at the example. So these lines
+are the cause, in the user's code or in a library.
 """
 
 from __future__ import annotations
@@ -11,98 +11,111 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from fairway.diagnostics import Finding
-from fairway.judge.branch_trace import TraceSite, Ways, position, ways_of
-from fairway.judge.conditions import ConditionSource, header_of, place_of
+from fairway.diagnostics import Code, Finding
+from fairway.judge.branch_trace import Answer, BranchTrace, TraceSite, find_site_span, trace_branches
+from fairway.judge.conditions import ConditionSource, find_condition, locate_condition
 from fairway.judge.runtimes.eager import run_eager
 from fairway.model.subject import Subject
 
-MOST = 4
-"""Further lines that a finding lists in words."""
+MAX_LISTED_LINES = 4
+"""A finding lists at most this many further lines."""
 
-Seen = frozenset[Any]
+Behavior = frozenset[Answer]
 Place = tuple[str | None, int | None]
 
 
 @dataclass(frozen=True)
-class Side:
-    """Inputs of one size, with different values, and that size in words."""
+class SizeSide:
+    """Inputs of one size with different values, and a label for the size."""
 
-    said: str
+    label: str
     inputs: Sequence[Sequence[torch.Tensor]]
 
 
-def parting(subject: Subject, right: Side, wrong: Side) -> list[Finding]:
-    """The lines that do one thing at every input of the one side and another at every input of the other."""
-    run_eager(subject, right.inputs[0])  # what is done once and remembered, such as a warning, parts no runs
-    rights = [ways_of(partial(run_eager, subject, one)) for one in right.inputs]
-    wrongs = [ways_of(partial(run_eager, subject, one)) for one in wrong.inputs]
-    found: dict[str, dict[Place, Finding]] = {}
-    for site in _in_order(rights[0], wrongs[0]):
-        header = header_of(site)
-        looked = _counted if header is not None and header.kind == "while" else _taken
-        here, there = (_agreed([looked(ways, site) for ways in side]) for side in (rights, wrongs))
+def find_divergence(subject: Subject, right: SizeSide, wrong: SizeSide) -> list[Finding]:
+    """Return findings for the lines that always behave one way on one side and differently on the other."""
+    run_eager(subject, right.inputs[0])  # the first run may do things once, such as a warning
+    rights = [trace_branches(partial(run_eager, subject, tensors)) for tensors in right.inputs]
+    wrongs = [trace_branches(partial(run_eager, subject, tensors)) for tensors in wrong.inputs]
+    findings: dict[str, dict[Place, Finding]] = {}
+    for site in _order_sites(rights[0], wrongs[0]):
+        header = find_condition(site)
+        get_behavior = _get_steps if header is not None and header.kind == "while" else _get_answers
+        here, there = (
+            _find_common_behavior([get_behavior(trace, site) for trace in side]) for side in (rights, wrongs)
+        )
         if header is not None and here and there and here != there:
-            finding, where = _finding(header, site, (right.said, here), (wrong.said, there)), place_of(site, header)
-            found.setdefault(finding.code, {}).setdefault((where.file, where.line), finding)
-    return [_gathered(list(places.values())) for places in found.values()]
+            finding, where = (
+                _make_finding(header, site, (right.label, here), (wrong.label, there)),
+                locate_condition(site, header),
+            )
+            findings.setdefault(finding.code, {}).setdefault((where.file, where.line), finding)
+    return [_merge_findings(list(places.values())) for places in findings.values()]
 
 
-def _in_order(right: Ways, wrong: Ways) -> list[TraceSite]:
-    """The sites of the wrong run, those first that first did what the right run did not: they lead to the others."""
+def _order_sites(right: BranchTrace, wrong: BranchTrace) -> list[TraceSite]:
+    """Return the sites of the wrong run, starting with those that first differed from the right run."""
     new = [site for site, answer in wrong.when if answer is None or answer not in right.taken.get(site, ())]
     return list(dict.fromkeys([*new, *wrong.taken]))
 
 
-def _gathered(alike: list[Finding]) -> Finding:
-    """One finding for all lines that do the same: the first that is met, which often leads to the others."""
-    first, others = alike[0], [one.where for one in alike[1:] if one.where is not None]
+def _merge_findings(alike: list[Finding]) -> Finding:
+    """Return one finding for all lines with the same defect. The first line often causes the others."""
+    first, others = alike[0], [finding.where for finding in alike[1:] if finding.where is not None]
     if not others:
         return first
-    lines = [f"{Path(w.file or '').name}:{w.line} `{w.source}`" for w in others[:MOST]]
-    more = f" and {len(others) - MOST} more" if len(others) > MOST else ""
-    seen = f"{first.seen}; likewise {', '.join(lines)}{more}"
-    return replace(first, seen=seen, data={"likewise": list(map(str, others))})
+    lines = [f"{Path(w.file or '').name}:{w.line} `{w.source}`" for w in others[:MAX_LISTED_LINES]]
+    more = f" and {len(others) - MAX_LISTED_LINES} more" if len(others) > MAX_LISTED_LINES else ""
+    message = f"{first.seen}; likewise {', '.join(lines)}{more}"
+    return replace(first, seen=message, data={"likewise": list(map(str, others))})
 
 
-def _taken(ways: Ways, site: TraceSite) -> Seen:
-    return frozenset(ways.taken.get(site, ()))
+def _get_answers(trace: BranchTrace, site: TraceSite) -> Behavior:
+    return frozenset(trace.taken.get(site, ()))
 
 
-def _counted(ways: Ways, site: TraceSite) -> Seen:
-    return frozenset(ways.counts.get((site.code, position(site)), ()))
+def _get_steps(trace: BranchTrace, site: TraceSite) -> Behavior:
+    return frozenset(trace.counts.get((site.code, find_site_span(site)), ()))
 
 
-def _agreed(seen: Sequence[Seen]) -> Seen:
-    """What all runs of a side did; nothing where they differ, since then it hangs on values and not on the size."""
-    return seen[0] if all(one == seen[0] for one in seen) else frozenset()
+def _find_common_behavior(behaviors: Sequence[Behavior]) -> Behavior:
+    """Return the behavior of all runs of a side, or nothing if they differ and so depend on values, not on the size."""
+    return behaviors[0] if all(behavior == behaviors[0] for behavior in behaviors) else frozenset()
 
 
-def _finding(header: ConditionSource, site: TraceSite, right: tuple[str, Seen], wrong: tuple[str, Seen]) -> Finding:
-    where = place_of(site, header)
-    say = partial(_say, header.kind, header.single and site.kind != "none")
-    said = f"{say(right[1])} at {right[0]}, where the file is right, and {say(wrong[1])} at {wrong[0]}"
+def _make_finding(
+    header: ConditionSource, site: TraceSite, right: tuple[str, Behavior], wrong: tuple[str, Behavior]
+) -> Finding:
+    where = locate_condition(site, header)
+    describe = partial(_describe_behavior, header.kind, header.is_single and site.kind != "none")
+    message = f"{describe(right[1])} at {right[0]}, where the file is right, and {describe(wrong[1])} at {wrong[0]}"
     if header.kind == "list":
-        return Finding("FW217", f"the list {said}", where)
-    return Finding("FW206" if header.kind in ("for", "while") else "FW207", f"`{header.text}` {said}", where)
+        return Finding(Code.LIST_FROZEN, f"the list {message}", where)
+    return Finding(
+        Code.LOOP_UNROLLED if header.kind in ("for", "while") else Code.BRANCH_FROZEN,
+        f"`{header.text}` {message}",
+        where,
+    )
 
 
-def _either(seen: Seen) -> str:
-    return " or ".join("x".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in sorted(seen))
+def _join_alternatives(behavior: Behavior) -> str:
+    return " or ".join(
+        "x".join(map(str, alternative)) if isinstance(alternative, tuple) else str(alternative)
+        for alternative in sorted(behavior)
+    )
 
 
-def _say(kind: str, whole: bool, seen: Seen) -> str:
-    """What was done at a site. A part of a condition says nothing of the whole but that it was decided otherwise."""
+def _describe_behavior(kind: str, is_whole_condition: bool, behavior: Behavior) -> str:
+    """Describe the behavior at a site. Of a part of a condition, only the direction is known."""
     if kind in ("for", "while"):
-        return f"takes {_either(seen)} step" + "s" * (seen != {1})
+        return f"takes {_join_alternatives(behavior)} step" + "s" * (behavior != {1})
     if kind == "list":
-        return f"has {_either(seen)} elements"
-    if len(seen) > 1:
+        return f"has {_join_alternatives(behavior)} elements"
+    if len(behavior) > 1:
         return "goes both ways"
-    if whole:
-        return "is true" if True in seen else "is false"
-    return "goes one way" if True in seen else "goes the other way"
+    if is_whole_condition:
+        return "is true" if True in behavior else "is false"
+    return "goes one way" if True in behavior else "goes the other way"

@@ -1,4 +1,4 @@
-"""From a wrong file to the node at which the error begins, and to the module and the line that it stands for."""
+"""Locate the node of a wrong file at which the error begins, with its module and line in the model."""
 
 from __future__ import annotations
 
@@ -6,254 +6,280 @@ import linecache
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import onnx
 import torch
 
-from fairway.diagnostics import Finding, Where
-from fairway.judge.judge import tidy
+from fairway.diagnostics import Code, Finding, Where
+from fairway.judge.judge import tidy_runtime_message
 from fairway.judge.locate.blame import (
-    FEW,
+    MAX_SIZE_ELEMENTS,
     Matcher,
-    Node,
     ObservedGraph,
+    ObservedNode,
     ObservedValue,
-    before_it,
-    counterpart,
-    first_wrong,
+    find_counterpart,
+    find_first_wrong,
+    find_layout_origin,
     judge_values,
-    led_to,
+    list_dependents,
 )
-from fairway.judge.locate.digest import Digest, digest
-from fairway.judge.locate.node_replay import reads, replay
-from fairway.judge.locate.value_recorder import Listener, Made, listen
-from fairway.judge.runtimes.eager import nudge, nudged, rounding, run_eager, to_array
+from fairway.judge.locate.digest import Digest, compute_digest
+from fairway.judge.locate.node_replay import list_reads, replay_nodes
+from fairway.judge.locate.value_recorder import RecordedValue, ValueRecorder, record_values
+from fairway.judge.runtimes.eager import find_roundoff, nudge_inputs, nudge_weights, run_eager, to_array
 from fairway.judge.yardstick import Array
+from fairway.model.onnx_file import load_structure
 from fairway.model.sample import Sample
 from fairway.model.subject import Subject
 
-LEAST, MOST = 1e-6, 1e-3
-"""Of a value's size: what may always be rounding, and what never is."""
+MIN_TOLERANCE, MAX_TOLERANCE = 1e-6, 1e-3
+"""Relative errors: one up to the first is always rounding, one above the second never is."""
 
-FACTORS = (30.0, 5.0, 1.0)
-"""How much further than PyTorch's own values move by a rounding error the file's may be off; strictest where nothing
-else shows."""
+TOLERANCE_FACTORS = (30.0, 5.0, 1.0)
+"""Factors between PyTorch's sensitivity to rounding errors and the tolerance. A stricter one is used only if the others
+find nothing."""
 
-NUDGES = 2
+NUDGED_RUNS = 2
 
-SHARED = 0.5
-"""Of a file's named values, how many another must have for both to come from the same exporter."""
+MIN_SHARED_NAMES = 0.5
+"""Two files come from the same exporter if they have this share of their named values in common."""
 
-Kind = Literal["computes", "refuses", "runtime"]
+LocationKind = Literal["computes", "refuses", "runtime"]
 
 
 @dataclass(frozen=True)
 class Location:
-    """Where the error begins."""
+    """The node at which the error begins."""
 
-    kind: Kind
-    """The node computes something else; it is refused by the runtime; or no node is wrong by itself."""
+    kind: LocationKind
+    """`computes`: the node computes a wrong value. `refuses`: the runtime refuses it. `runtime`: no node is wrong."""
     at: str
-    """The sample at which it was seen."""
+    """The failing sample."""
     node: str = ""
     operator: str = ""
     value: str = ""
     error: float | None = None
-    """Of the node's value, as a part of its size; None where it has other elements than PyTorch's."""
+    """The relative error of the node's value, or None if it cannot be paired with one of PyTorch's."""
     torch_operator: str = ""
     where: Where | None = None
     also: tuple[str, ...] = ()
     """Other nodes at which an error begins."""
     passed_on: int = 0
-    """Later values that are wrong only because they are computed from it."""
+    """The number of later values that are wrong only because they are computed from this one."""
     compared: int = 0
     said: str = ""
-    """The runtime's words where it refuses."""
+    """The runtime's message if it refuses."""
 
-    def agrees(self, other: Location) -> bool:
-        """Whether both name the same node, or the same line of the same module."""
+    def is_same_place(self, other: Location) -> bool:
+        """Return whether both name the same node, or the same line of the same module."""
         if self.value == other.value:
             return True
-        mine, theirs = (one.where or Where() for one in (self, other))
+        mine, theirs = (location.where or Where() for location in (self, other))
         line = (mine.file, mine.line, mine.module)
         return mine.file is not None and line == (theirs.file, theirs.line, theirs.module)
 
     def finding(self) -> Finding:
         if self.kind == "runtime":
-            return Finding("FW415", f"at {self.at}, all {self.compared} values are PyTorch's when run node by node")
+            return Finding(
+                Code.RUNTIME_FUSES_WRONGLY,
+                f"at {self.at}, all {self.compared} values are PyTorch's when run node by node",
+            )
         what = f"{self.node} ({self.operator})"
         if self.kind == "refuses":
-            seen = f"what {what} is given is right, and the runtime refuses it: {self.said}"
+            message = f"what {what} is given is right, and the runtime refuses it: {self.said}"
         else:
             off = "is not among PyTorch's" if self.error is None else f"is off by {self.error:.2g} of its size"
-            seen = f"what {what} is given is right; what it gives {off}"
+            message = f"what {what} is given is right; what it gives {off}"
         if self.torch_operator:
-            seen += f". PyTorch computes {self.torch_operator} there"
-        seen += f". {self.passed_on} later values only pass the error on" if self.passed_on else ""
-        seen += f"; seen at {self.at}"
+            message += f". PyTorch computes {self.torch_operator} there"
+        message += f". {self.passed_on} later values only pass the error on" if self.passed_on else ""
+        message += f"; seen at {self.at}"
         if self.also:
-            seen += f". An error begins also at {', '.join(self.also[:3])}"
-        return Finding("FW414", seen, where=self.where, data={"node": self.node, "value": self.value})
+            message += f". An error begins also at {', '.join(self.also[:3])}"
+        return Finding(Code.ERROR_BEGINS, message, where=self.where, data={"node": self.node, "value": self.value})
 
 
-def locate(
+def locate_error(
     subject: Subject,
     path: str,
     sample: Sample,
     tensors: Sequence[torch.Tensor],
     against: Sequence[str] = (),
 ) -> Location:
-    """The place at one failing sample.
+    """Locate the error at one failing sample.
 
-    `against` are files known to be right; values that one of them has under the same name decide.
+    `against` are right files. They decide the values that they have under the same name.
     """
-    proto, folder = onnx.load(path, load_external_data=False), str(Path(path).parent)
+    proto, folder = load_structure(path), str(Path(path).parent)
     feeds = {name: np.asarray(to_array(t), order="C") for name, t in zip(subject.input_names, tensors, strict=True)}
-    heard = listen(subject, tensors)
-    moved = _moved(subject, tensors, heard)
-    expected = [digest(to_array(tensor)) for tensor in run_eager(subject, tensors)]
-    graph = _run(proto, folder, feeds)
-    right = _right(graph, feeds, against)
+    recorder = record_values(subject, tensors)
+    sensitivity = _measure_sensitivity(subject, tensors, recorder)
+    expected = [compute_digest(to_array(tensor)) for tensor in run_eager(subject, tensors)]
+    graph = _observe_file(proto, folder, feeds)
+    right = _observe_right_file(graph, feeds, against)
     names = [output.name for output in proto.graph.output]
-    for factor in FACTORS:
-        tolerances = [max(LEAST, min(factor * error, MOST)) for error in moved]
-        judge_values(graph, Matcher(heard.heard, heard.numbers, tolerances), right)
-        begins = first_wrong(graph, _wrong_outputs(graph, names, expected, heard.heard, tolerances))
+    for factor in TOLERANCE_FACTORS:
+        tolerances = [max(MIN_TOLERANCE, min(factor * error, MAX_TOLERANCE)) for error in sensitivity]
+        judge_values(graph, Matcher(recorder.values, recorder.numbers, tolerances), right)
+        begins = find_first_wrong(graph, _find_wrong_outputs(graph, names, expected, recorder.values, tolerances))
         if begins:
             break
     else:
         return Location("runtime", str(sample), compared=len(graph.values))
-    node = before_it(graph, begins[0])
-    return _describe(graph, node, begins, heard.heard, sample)
+    node = find_layout_origin(graph, begins[0])
+    return _describe_location(graph, node, begins, recorder.values, sample)
 
 
-def smallest(found: Sequence[Location]) -> Location | None:
-    """Of what was found at failing samples, roomiest first: the last that agrees with the first.
+def choose_location(locations: Sequence[Location]) -> Location | None:
+    """Return the last location that agrees with the first. They are those at failing samples, the largest sample first.
 
-    A roomy sample tells values apart; the smallest failing one is where people want to look. They agree where they name
-    the same node, or the same line of the same module: a loop that was unrolled has many nodes for one line.
+    Values are easiest to distinguish at a large sample, and easiest to read at a small one. Two locations agree if they
+    name the same node or the same line of the same module, because an unrolled loop has many nodes for one line.
     """
-    return next((one for one in reversed(found) if one.agrees(found[0])), None)
+    return next((location for location in reversed(locations) if location.is_same_place(locations[0])), None)
 
 
-def _run(proto: Any, folder: str, feeds: Mapping[str, Array]) -> ObservedGraph:
-    """The file's values as digests."""
+def _observe_file(proto: onnx.ModelProto, folder: str, feeds: Mapping[str, Array]) -> ObservedGraph:
+    """Run the file, and return its values as digests."""
     graph = ObservedGraph()
     for name, array in feeds.items():
-        graph.values[name] = replace(_value(name, -1, array), vouched=True)
-    for step in replay(proto, folder, feeds):
+        graph.values[name] = replace(_observe_value(name, -1, array), is_vouched=True)
+    for step in replay_nodes(proto, folder, feeds):
         number, node = len(graph.nodes), step.node
         gives = tuple(name for name in node.output if name)
-        graph.nodes.append(Node(number, node.name, node.op_type, tuple(reads(node)), gives, step.refused))
-        if not _weight(node, graph):
-            graph.values.update({name: _value(name, number, array) for name, array in step.gave.items()})
+        graph.nodes.append(ObservedNode(number, node.name, node.op_type, tuple(list_reads(node)), gives, step.refusal))
+        if not _is_weight(node, graph):
+            graph.values.update({name: _observe_value(name, number, array) for name, array in step.outputs.items()})
     return graph
 
 
-def _weight(node: Any, graph: ObservedGraph) -> bool:
-    """Whether a node gives a weight, which is nobody's result; also one that other names stand for.
+def _is_weight(node: onnx.NodeProto, graph: ObservedGraph) -> bool:
+    """Return whether a node's output is a weight, possibly under another name.
 
     TorchScript's exporter keeps one of several equal weights, and an Identity for each of the others.
     """
     return node.op_type == "Constant" or (node.op_type == "Identity" and node.input[0] not in graph.values)
 
 
-def _value(name: str, producer: int, array: Any) -> ObservedValue:
+def _observe_value(name: str, producer: int, array: object) -> ObservedValue:
     if not isinstance(array, np.ndarray):
         return ObservedValue(name, producer, None)
-    few = array.dtype.kind in "iu" and array.size <= FEW
-    return ObservedValue(name, producer, digest(array), tuple(map(int, array.reshape(-1))) if few else None)
+    few = array.dtype.kind in "iu" and array.size <= MAX_SIZE_ELEMENTS
+    return ObservedValue(name, producer, compute_digest(array), tuple(map(int, array.reshape(-1))) if few else None)
 
 
-def _right(graph: ObservedGraph, feeds: Mapping[str, Array], against: Sequence[str]) -> ObservedGraph:
-    """The first of the right files that was made the same way: most of the names are the same."""
+def _observe_right_file(graph: ObservedGraph, feeds: Mapping[str, Array], against: Sequence[str]) -> ObservedGraph:
+    """Run the first right file that was exported in the same way, so that most names are the same."""
     for path in against:
-        other = _run(onnx.load(path, load_external_data=False), str(Path(path).parent), feeds)
+        other = _observe_file(load_structure(path), str(Path(path).parent), feeds)
         shared = graph.values.keys() & other.values.keys()
-        if len(shared) >= SHARED * min(len(graph.values), len(other.values)):
+        if len(shared) >= MIN_SHARED_NAMES * min(len(graph.values), len(other.values)):
             return other
     return ObservedGraph()
 
 
-def _moved(subject: Subject, tensors: Sequence[torch.Tensor], heard: Listener) -> list[float]:
-    """How far each of PyTorch's values moves when weights and inputs are nudged by a rounding error."""
-    roundoff = rounding(subject, tensors)
-    found = [0.0] * len(heard.heard)
-    for seed in range(NUDGES):
-        with nudged(subject.model, seed, roundoff):
-            moved = listen(subject, nudge(tensors, seed, roundoff))
-        if [made.operator for made in moved.heard] != [made.operator for made in heard.heard]:
-            return [MOST] * len(heard.heard)  # the model took another way; nothing can be paired
-        errors = [a.digest.error(b.digest) for a, b in zip(heard.heard, moved.heard, strict=True)]
-        found = [max(old, error) for old, error in zip(found, errors, strict=True)]
-    return found
+def _measure_sensitivity(subject: Subject, tensors: Sequence[torch.Tensor], recorder: ValueRecorder) -> list[float]:
+    """Return the change of each of PyTorch's values when weights and inputs move by a rounding error."""
+    roundoff = find_roundoff(subject, tensors)
+    sensitivity = [0.0] * len(recorder.values)
+    for seed in range(NUDGED_RUNS):
+        with nudge_weights(subject.model, seed, roundoff):
+            nudged = record_values(subject, nudge_inputs(tensors, seed, roundoff))
+        if [made.operator for made in nudged.values] != [made.operator for made in recorder.values]:
+            return [MAX_TOLERANCE] * len(recorder.values)  # the model took another branch, so values cannot be paired
+        errors = [a.digest.measure_error(b.digest) for a, b in zip(recorder.values, nudged.values, strict=True)]
+        sensitivity = [max(old, error) for old, error in zip(sensitivity, errors, strict=True)]
+    return sensitivity
 
 
-def _wrong_outputs(
+def _find_wrong_outputs(
     graph: ObservedGraph,
     names: Sequence[str],
     expected: Sequence[Digest | None],
-    heard: Sequence[Made],
+    recorded: Sequence[RecordedValue],
     tolerances: Sequence[float],
 ) -> list[str]:
-    """The outputs that are not PyTorch's. Nothing vouches for them."""
+    """Return the outputs that differ from PyTorch's, and mark them as wrong."""
     wrong = []
-    for name, want in zip(names, expected, strict=False):
+    for name, expected_digest in zip(names, expected, strict=False):
         value = graph.values.get(name)
-        got = None if value is None else value.digest
-        allowed = min((tolerances[m.number] for m in heard if want and m.digest.error(want) == 0), default=LEAST)
-        if got is None or want is None or got.shape != want.shape or want.error(got) > allowed:
+        digest = None if value is None else value.digest
+        allowed = min(
+            (
+                tolerances[m.number]
+                for m in recorded
+                if expected_digest and m.digest.measure_error(expected_digest) == 0
+            ),
+            default=MIN_TOLERANCE,
+        )
+        if (
+            digest is None
+            or expected_digest is None
+            or digest.shape != expected_digest.shape
+            or expected_digest.measure_error(digest) > allowed
+        ):
             wrong.append(name)
             if value is not None:
-                value.vouched, value.state = False, "other"
+                value.is_vouched, value.state = False, "other"
     return wrong
 
 
-def _describe(
-    graph: ObservedGraph, node: Node, begins: Sequence[Node], heard: Sequence[Made], sample: Sample
+def _describe_location(
+    graph: ObservedGraph,
+    node: ObservedNode,
+    begins: Sequence[ObservedNode],
+    recorded: Sequence[RecordedValue],
+    sample: Sample,
 ) -> Location:
-    made = counterpart(graph, node, heard)
-    value = next((graph.values[name] for name in node.gives if name in graph.values), None)
-    got = None if value is None else value.digest
-    off = None if made is None or got is None else made.digest.error(got)
-    # A size is no tensor of PyTorch's; but what is computed with it is, and stands on a line.
-    near = (found for one in led_to(graph, node) if (found := counterpart(graph, one, heard)) is not None)
-    where = _place(made or next(near, None), node)
+    made = find_counterpart(graph, node, recorded)
+    value = next((graph.values[name] for name in node.outputs if name in graph.values), None)
+    digest = None if value is None else value.digest
+    off = None if made is None or digest is None else made.digest.measure_error(digest)
+    # A size has no tensor in PyTorch, but the values computed with it have one, and a line.
+    near = (
+        match
+        for candidate in list_dependents(graph, node)
+        if (match := find_counterpart(graph, candidate, recorded)) is not None
+    )
+    where = _find_place(made or next(near, None), node)
     return Location(
-        kind="refuses" if node.refused else "computes",
+        kind="refuses" if node.refusal else "computes",
         at=str(sample),
-        node=_called(node),
+        node=_name_node(node),
         operator=node.operator,
-        value=node.gives[0] if node.gives else "",
+        value=node.outputs[0] if node.outputs else "",
         error=None if off is None or not np.isfinite(off) else off,
         torch_operator="" if made is None else made.operator,
         where=where,
-        also=tuple(f"{_called(one)} ({one.operator})" for one in begins if one is not begins[0]),
-        passed_on=_later(graph, node),
+        also=tuple(
+            f"{_name_node(candidate)} ({candidate.operator})" for candidate in begins if candidate is not begins[0]
+        ),
+        passed_on=_count_passed_on(graph, node),
         compared=len(graph.values),
-        said=tidy(node.refused),
+        said=tidy_runtime_message(node.refusal),
     )
 
 
-def _called(node: Node) -> str:
-    return node.name or (f"the node that gives {node.gives[0]}" if node.gives else f"node {node.number}")
+def _name_node(node: ObservedNode) -> str:
+    return node.name or (f"the node that gives {node.outputs[0]}" if node.outputs else f"node {node.number}")
 
 
-def _place(made: Made | None, node: Node) -> Where:
+def _find_place(made: RecordedValue | None, node: ObservedNode) -> Where:
     if made is None:
-        return Where(node=f"{_called(node)} ({node.operator})")
+        return Where(node=f"{_name_node(node)} ({node.operator})")
     place = made.where or Where()
     source = linecache.getline(place.file, place.line or 0).strip() if place.file else ""
     module = f"{made.module or '(the model itself)'} ({made.kind})"
-    return replace(place, source=source or None, module=module, node=f"{_called(node)} ({node.operator})")
+    return replace(place, source=source or None, module=module, node=f"{_name_node(node)} ({node.operator})")
 
 
-def _later(graph: ObservedGraph, first: Node) -> int:
-    """Values that are wrong only because they are computed from the first wrong one."""
-    tainted = set(first.gives)
+def _count_passed_on(graph: ObservedGraph, first: ObservedNode) -> int:
+    """Count the values that are wrong only because they are computed from the first wrong one."""
+    tainted = set(first.outputs)
     for node in graph.nodes[first.number + 1 :]:
-        if tainted & set(node.reads):
-            tainted |= {name for name in node.gives if name in graph.values and not graph.values[name].vouched}
-    return len(tainted) - len(first.gives)
+        if tainted & set(node.inputs):
+            tainted |= {name for name in node.outputs if name in graph.values and not graph.values[name].is_vouched}
+    return len(tainted) - len(first.outputs)

@@ -1,41 +1,45 @@
-"""A file run in slices: every value of the graph, each kept only as long as a later node needs it."""
+"""Run a file in slices to get every value of its graph. A value is kept only until no later node needs it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import numpy_helper
 
 from fairway.judge.yardstick import Array
+from fairway.model.ort_session import SessionSettings, open_session
 
-SLICE = 24
-"""Nodes that are run at once, with all their values kept."""
+MAX_SLICE_NODES = 24
+"""At most this many nodes run together, with all their values kept."""
 
-FIRST, HELD = 4, 48 << 20
-"""Nodes to begin with, and bytes that the values of a slice may take: fewer nodes at once where values are large."""
+FIRST_SLICE_NODES, MAX_SLICE_BYTES = 4, 48 << 20
+"""The nodes of the first slice, and the bytes that the values of a slice may take."""
 
-EMBED = 1 << 16
-"""Weights up to so many bytes stand in the slice; operators may want them there. Larger ones are handed in."""
+MAX_EMBEDDED_BYTES = 1 << 16
+"""Weights up to this size are initializers of the slice, as some operators require. Larger ones are inputs."""
+
+
+Value: TypeAlias = Array | list[Array]
+"""A tensor, or a sequence of tensors."""
 
 
 @dataclass
 class ReplayedNode:
-    """One node, and what it gave: arrays by name, or the runtime's words where it refused."""
+    """A node with its outputs by name, or with the runtime's refusal."""
 
-    node: Any
-    gave: Mapping[str, Any] = field(default_factory=dict)
-    refused: str = ""
+    node: onnx.NodeProto
+    outputs: Mapping[str, Value] = field(default_factory=dict)
+    refusal: str = ""
 
 
 class FileTensors:
-    """A file's tensors, read when asked for and not kept, also where they lie beside the file."""
+    """A file's tensors, also external ones. They are read on each access and not kept."""
 
-    def __init__(self, proto: Any, folder: str) -> None:
+    def __init__(self, proto: onnx.ModelProto, folder: str) -> None:
         self._folder = folder
         self._by_name = {tensor.name: tensor for tensor in proto.graph.initializer}
 
@@ -43,84 +47,85 @@ class FileTensors:
         tensor = self._by_name[name]
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             reference, tensor = tensor, onnx.TensorProto()
-            tensor.CopyFrom(reference)  # what is read is put into the tensor, and would stay there
+            tensor.CopyFrom(reference)  # reading stores the bytes in the tensor, where they would stay
         array: Array = numpy_helper.to_array(tensor, self._folder)
         return array
 
 
-def replay(proto: Any, folder: str, feeds: Mapping[str, Array]) -> Iterator[ReplayedNode]:
-    """Node after node in the graph's order. Ends at the first one that the runtime refuses."""
+def replay_nodes(proto: onnx.ModelProto, folder: str, feeds: Mapping[str, Array]) -> Iterator[ReplayedNode]:
+    """Yield each node in the graph's order. Stop after the first one that the runtime refuses."""
     weights = FileTensors(proto, folder)
     nodes = list(proto.graph.node)
-    needs = [reads(node) for node in nodes]
+    needs = [list_reads(node) for node in nodes]
     last = {name: i for i, names in enumerate(needs) for name in names}
-    live: dict[str, Any] = dict(feeds)
-    start, fitting = 0, FIRST
+    live: dict[str, Value] = dict(feeds)
+    start, fitting = 0, FIRST_SLICE_NODES
     while start < len(nodes):
         size = fitting
         while True:
             part = nodes[start : start + size]
             try:
-                got = _run(proto, part, live, weights)
+                values = _run_slice(proto, part, live, weights)
                 break
             except Exception as error:
                 if size == 1:
-                    yield ReplayedNode(part[0], refused=str(error))
+                    yield ReplayedNode(part[0], refusal=str(error))
                     return
                 size = 1 if size <= 4 else size // 4
-        taken = sum(value.nbytes for value in got.values() if isinstance(value, np.ndarray))
-        fitting = max(1, min(SLICE, 2 * len(part), len(part) * HELD // max(taken, 1)))
+        taken = sum(value.nbytes for value in values.values() if isinstance(value, np.ndarray))
+        fitting = max(1, min(MAX_SLICE_NODES, 2 * len(part), len(part) * MAX_SLICE_BYTES // max(taken, 1)))
         for node in part:
-            yield ReplayedNode(node, {name: got[name] for name in node.output if name})
+            yield ReplayedNode(node, {name: values[name] for name in node.output if name})
         start += len(part)
-        live = {name: value for name, value in {**live, **got}.items() if last.get(name, -1) >= start}
-        del got
+        live = {name: value for name, value in {**live, **values}.items() if last.get(name, -1) >= start}
+        del values
 
 
-def reads(node: Any) -> list[str]:
-    """What a node takes, also from within its branches and bodies."""
-    found = [name for name in node.input if name]
+def list_reads(node: onnx.NodeProto) -> list[str]:
+    """Return the names that a node reads, also inside its branches and bodies."""
+    names = [name for name in node.input if name]
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs):
-            made = {tensor.name for tensor in graph.initializer} | {value.name for value in graph.input}
+            local_names = {tensor.name for tensor in graph.initializer} | {value.name for value in graph.input}
             for inner in graph.node:
-                found += [name for name in reads(inner) if name not in made]
-                made.update(inner.output)
-            found += [value.name for value in graph.output if value.name not in made]
-    return list(dict.fromkeys(found))
+                names += [name for name in list_reads(inner) if name not in local_names]
+                local_names.update(inner.output)
+            names += [value.name for value in graph.output if value.name not in local_names]
+    return list(dict.fromkeys(names))
 
 
-def _run(proto: Any, part: Sequence[Any], live: Mapping[str, Any], weights: FileTensors) -> dict[str, Any]:
-    """The values that these nodes give."""
-    made = [name for node in part for name in node.output if name]
-    wanted = dict.fromkeys(name for node in part for name in reads(node) if name not in set(made))
-    feeds: dict[str, Any] = {}
+def _run_slice(
+    proto: onnx.ModelProto, part: Sequence[onnx.NodeProto], live: Mapping[str, Value], weights: FileTensors
+) -> dict[str, Value]:
+    """Run these nodes and return their outputs."""
+    outputs = [name for node in part for name in node.output if name]
+    inputs = dict.fromkeys(name for node in part for name in list_reads(node) if name not in set(outputs))
+    feeds: dict[str, Value] = {}
     embedded = []
-    for name in wanted:
-        value = live[name] if name in live else weights[name]
-        if name not in live and value.nbytes <= EMBED:
-            embedded.append(numpy_helper.from_array(value, name))
+    for name in inputs:
+        if name in live:
+            feeds[name] = live[name]
+            continue
+        weight = weights[name]
+        if weight.nbytes <= MAX_EMBEDDED_BYTES:
+            embedded.append(numpy_helper.from_array(weight, name))
         else:
-            feeds[name] = value
+            feeds[name] = weight
     graph = onnx.helper.make_graph(
         list(part),
         "slice",
-        [_declared(name, value) for name, value in feeds.items()],
-        [onnx.ValueInfoProto(name=name) for name in made],
+        [_declare_input(name, value) for name, value in feeds.items()],
+        [onnx.ValueInfoProto(name=name) for name in outputs],
         embedded,
     )
     model = onnx.helper.make_model(
         graph, opset_imports=proto.opset_import, functions=proto.functions, ir_version=proto.ir_version
     )
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return dict(zip(made, session.run(made, feeds), strict=True))
+    session = open_session(model.SerializeToString(), SessionSettings(1, "ORT_DISABLE_ALL"))
+    return dict(zip(outputs, session.run(outputs, feeds), strict=True))
 
 
-def _declared(name: str, value: Any) -> Any:
+def _declare_input(name: str, value: Value) -> onnx.ValueInfoProto:
     if isinstance(value, list):
         kind = onnx.helper.np_dtype_to_tensor_dtype(np.asarray(value[0]).dtype if value else np.dtype(np.float32))
         return onnx.helper.make_tensor_sequence_value_info(name, kind, None)

@@ -1,4 +1,4 @@
-"""Models that go another way while they are exported: then no exporter is at fault."""
+"""Find models that behave differently while they are exported. Then the exporter is not at fault."""
 
 from __future__ import annotations
 
@@ -9,30 +9,36 @@ from itertools import zip_longest
 
 import torch
 
-from fairway.diagnostics import Finding, Where
-from fairway.judge.branch_trace import Ways, ways_of
-from fairway.judge.conditions import header_of, place_of
-from fairway.judge.locate.value_recorder import Listener, Made, listen
-from fairway.judge.runtimes.eager import as_exported, run_eager
+from fairway.diagnostics import Code, Finding, Where
+from fairway.judge.branch_trace import BranchTrace, trace_branches
+from fairway.judge.conditions import find_condition, locate_condition
+from fairway.judge.locate.value_recorder import RecordedValue, ValueRecorder, record_values
+from fairway.judge.runtimes.eager import run_eager, set_export_flags
 from fairway.model.subject import Subject
 
-OFF = 1e-3
-"""Of the largest value: so far apart, two answers are not one answer rounded in two ways."""
+MIN_DEVIATION = 1e-3
+"""Rounding does not explain a larger difference between two answers, relative to the largest value."""
 
 
-def other_way(subject: Subject, tensors: Sequence[torch.Tensor]) -> Finding | None:
-    """Whether PyTorch itself answers otherwise once the model is told that it is exported, and the first such line."""
+def find_other_way(subject: Subject, tensors: Sequence[torch.Tensor]) -> Finding | None:
+    """Return a finding with the first line if PyTorch's own answer is different while the model is exported."""
     plain = run_eager(subject, tensors)
-    with as_exported():
-        told = run_eager(subject, tensors)
-    off = max((_off(a, b) for a, b in zip(plain, told, strict=False)), default=0.0)
-    if len(plain) == len(told) and off <= OFF:
+    with set_export_flags():
+        exported = run_eager(subject, tensors)
+    error = max((_measure_deviation(a, b) for a, b in zip(plain, exported, strict=False)), default=0.0)
+    if len(plain) == len(exported) and error <= MIN_DEVIATION:
         return None
-    said = "another number of outputs" if len(plain) != len(told) else f"off by {off:.2g} of the largest value"
-    return Finding("FW216", f"PyTorch's own answer to the same input is {said}", where=_parting(subject, tensors))
+    deviation = (
+        "another number of outputs" if len(plain) != len(exported) else f"off by {error:.2g} of the largest value"
+    )
+    return Finding(
+        Code.OTHER_WAY_WHEN_EXPORTED,
+        f"PyTorch's own answer to the same input is {deviation}",
+        where=_find_question(subject, tensors),
+    )
 
 
-def _off(a: torch.Tensor, b: torch.Tensor) -> float:
+def _measure_deviation(a: torch.Tensor, b: torch.Tensor) -> float:
     if a.shape != b.shape:
         return float("inf")
     a, b = a.to(torch.complex128), b.to(torch.complex128)
@@ -43,44 +49,48 @@ def _off(a: torch.Tensor, b: torch.Tensor) -> float:
     return float((a - b)[finite].abs().max()) / max(largest, 1e-30) if finite.any() else 0.0
 
 
-def _parting(subject: Subject, tensors: Sequence[torch.Tensor]) -> Where | None:
-    """The question that leads to the first line that runs in one of the two alone; that line, where none is found."""
-    plain, ways = _followed(subject, tensors)
-    with as_exported():
-        told, others = _followed(subject, tensors)
-    pairs = zip_longest(_lines(plain.heard), _lines(told.heard))
-    made = next(((theirs or ours)[2] for ours, theirs in pairs if _differ(ours, theirs)), None)
-    if made is None or made.where is None:
+def _find_question(subject: Subject, tensors: Sequence[torch.Tensor]) -> Where | None:
+    """Return the condition that leads to the first line that only one of the runs reaches, or that line."""
+    plain, trace = _trace_run(subject, tensors)
+    with set_export_flags():
+        exported, others = _trace_run(subject, tensors)
+    pairs = zip_longest(_list_lines(plain.values), _list_lines(exported.values))
+    value = next(((theirs or ours)[2] for ours, theirs in pairs if _is_different(ours, theirs)), None)
+    if value is None or value.where is None:
         return None
-    module = f"{made.module or '(the model itself)'} ({made.kind})"
-    asked = _asked(ways, others, made.number)
-    source = linecache.getline(made.where.file or "", made.where.line or 0).strip()
-    return replace(asked or replace(made.where, source=source or None), module=module)
+    module = f"{value.module or '(the model itself)'} ({value.kind})"
+    question = _find_last_question(trace, others, value.number)
+    source = linecache.getline(value.where.file or "", value.where.line or 0).strip()
+    return replace(question or replace(value.where, source=source or None), module=module)
 
 
-def _followed(subject: Subject, tensors: Sequence[torch.Tensor]) -> tuple[Listener, Ways]:
-    listener = Listener(subject.model)
-    ways = ways_of(lambda: listen(subject, tensors, listener), lambda: len(listener.heard))
-    return listener, ways
+def _trace_run(subject: Subject, tensors: Sequence[torch.Tensor]) -> tuple[ValueRecorder, BranchTrace]:
+    recorder = ValueRecorder(subject.model)
+    trace = trace_branches(lambda: record_values(subject, tensors, recorder), lambda: len(recorder.values))
+    return recorder, trace
 
 
-def _asked(plain: Ways, told: Ways, before: int) -> Where | None:
-    """The question answered otherwise last before that value was made; of several at once the first, which decides."""
-    found: list[tuple[int, Where]] = []
-    for (site, answer), when in told.when.items():
-        header = header_of(site)
+def _find_last_question(plain: BranchTrace, exported: BranchTrace, before: int) -> Where | None:
+    """Return the last condition with a different answer before a value, the first of several at that time."""
+    questions: list[tuple[int, Where]] = []
+    for (site, answer), when in exported.when.items():
+        header = find_condition(site)
         if when <= before and header is not None and answer not in plain.taken.get(site, {answer}):
-            found.append((when, place_of(site, header)))
-    latest = max((when for when, _ in found), default=0)
-    return next((where for when, where in found if when == latest), None)
+            questions.append((when, locate_condition(site, header)))
+    latest = max((when for when, _ in questions), default=0)
+    return next((where for when, where in questions if when == latest), None)
 
 
-def _differ(ours: _Line | None, theirs: _Line | None) -> bool:
+def _is_different(ours: _Line | None, theirs: _Line | None) -> bool:
     return ours is None or theirs is None or ours[:2] != theirs[:2]
 
 
-_Line = tuple[str, object, Made]
+_Line = tuple[str, object, RecordedValue]
 
 
-def _lines(heard: Sequence[Made]) -> list[_Line]:
-    return [(one.operator, one.where and (one.where.file, one.where.line), one) for one in heard if not one.inner]
+def _list_lines(recorded: Sequence[RecordedValue]) -> list[_Line]:
+    return [
+        (value.operator, value.where and (value.where.file, value.where.line), value)
+        for value in recorded
+        if not value.inner
+    ]

@@ -1,1 +1,1 @@
-"""Engines that run a model or a file, each behind `run(tensors) -> arrays`."""
+"""Engines that run a model or a file, each with the interface `run(names, tensors) -> arrays`."""

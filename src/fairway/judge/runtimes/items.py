@@ -1,32 +1,40 @@
-"""The arguments and results of operators: tensors and other items in lists, tuples and dicts.
+"""Walk the arguments and results of operators: tensors and other items in lists, tuples and dicts.
 
-PyTorch's own functions for trees know many more containers, and take longer than the operators of a small model.
+PyTorch's own functions for trees support many more containers, and take longer than the operators of a small model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from fairway.torch_internals import OpOverload
+
+Operator: TypeAlias = OpOverload
+Item: TypeAlias = Any
+"""An argument or a result of an operator: a tensor, a number, or a list, tuple or dict of such."""
+Items: TypeAlias = Sequence[Item]
+NamedItems: TypeAlias = Mapping[str, Item]
 
 
-def map_items(change: Callable[[Any], Any], item: Any) -> Any:
+def map_items(change: Callable[[Item], Item], item: Item) -> Item:
     """Return the same containers with every item changed."""
     if isinstance(item, tuple):
-        return tuple([map_items(change, one) for one in item])
+        return tuple([map_items(change, inner) for inner in item])
     if isinstance(item, list):
-        return [map_items(change, one) for one in item]
+        return [map_items(change, inner) for inner in item]
     if isinstance(item, dict):
-        return {key: map_items(change, one) for key, one in item.items()}
+        return {key: map_items(change, inner) for key, inner in item.items()}
     return change(item)
 
 
-def list_items(item: Any) -> list[Any]:
+def list_items(item: Item) -> list[Item]:
     """Return the items inside all containers, in order."""
     if isinstance(item, dict):
         item = list(item.values())
     if not isinstance(item, tuple | list):
         return [item]
-    items: list[Any] = []
-    for one in item:
-        items += list_items(one) if isinstance(one, tuple | list | dict) else (one,)
+    items: list[Item] = []
+    for inner in item:
+        items += list_items(inner) if isinstance(inner, tuple | list | dict) else (inner,)
     return items

@@ -1,28 +1,28 @@
-"""A large weight in float64, a part at a time: whole, it is twice or four times as large as it lies in its file.
+"""Compute with a large weight in float64 one part at a time. The entire weight would take two to four times its bytes.
 
-It is faster, too: the same pages serve all parts, where the kernel would hand out new ones for each whole weight.
+This is also faster: all parts use the same pages, while the kernel would map new ones for each entire weight.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
 
 import torch
 
-PART = 4 * 2**20
-"""Bytes of a part, and of a weight that is widened in parts. Larger parts were slower, smaller ones not faster."""
-HUGE = 128 * 2**20
-"""Bytes of a weight for which room is made before it is widened as a whole, where that must be."""
+from fairway.judge.runtimes.items import Item, Items, NamedItems, Operator
+
+PART_BYTES = 4 * 2**20
+"""The size of a part, and the smallest weight that is widened in parts. Other sizes of parts were not faster."""
+HUGE_WEIGHT_BYTES = 128 * 2**20
+"""If a weight this large must be widened at once, mapped pages are released first."""
 
 _aten = torch.ops.aten
 
 
-def in_parts(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """What an operator makes of a large tensor whose numbers it hands on, or multiplies rows with; else NotImplemented.
+def run_in_parts(func: Operator, args: Items, kwargs: NamedItems) -> Item:
+    """Run an operator that moves the numbers of a large tensor or multiplies rows with it, or return NotImplemented.
 
-    Views stay as narrow as they are, for the product that they are made for.
+    Views keep their narrow dtype, because a product usually follows.
     """
     if func.is_view or func is _aten.embedding.default:
         return func(*args, **kwargs)
@@ -30,10 +30,10 @@ def in_parts(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         return NotImplemented
     *bias, rows, matrix = args
     if matrix.dtype == torch.float64:
-        return NotImplemented  # the large one stands on the left
+        return NotImplemented  # the large tensor is on the left
     wide = rows.double()
-    step = max(1, PART // (8 * matrix.shape[0]))
-    room = _room(max(PART // 8, matrix.shape[0]))
+    step = max(1, PART_BYTES // (8 * matrix.shape[0]))
+    room = _allocate_room(max(PART_BYTES // 8, matrix.shape[0]))
     result = wide.new_empty(wide.shape[0], matrix.shape[1])
     for part, into in zip(matrix.split(step, 1), result.split(step, 1), strict=True):
         widened = room[: part.numel()].view(part.mT.shape).copy_(part.mT)
@@ -42,6 +42,6 @@ def in_parts(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
 
 @lru_cache(maxsize=1)
-def _room(numbers: int) -> torch.Tensor:
-    """Room for one part, kept: whatever is freed and asked for again comes as new pages."""
+def _allocate_room(numbers: int) -> torch.Tensor:
+    """Return memory for one part, which is kept: memory that is freed and allocated again consists of new pages."""
     return torch.empty(numbers, dtype=torch.float64)

@@ -1,15 +1,14 @@
-"""The dtypes that an operator's results have in an ordinary run."""
+"""Infer the dtypes of an operator's results in an ordinary run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 
 import torch
-from torch.utils._mode_utils import no_dispatch  # seen to work in torch 2.9-2.13; no public counterpart
 
-from fairway.judge.runtimes.items import list_items, map_items
+from fairway.judge.runtimes.items import Item, Items, NamedItems, Operator, list_items, map_items
+from fairway.torch_internals import no_dispatch
 
 _COMPLEX_DTYPES = {
     torch.float32: torch.complex64,
@@ -26,7 +25,7 @@ class NominalDtypes:
     def __init__(self) -> None:
         self._known: dict[Any, list[torch.dtype] | None] = {}
 
-    def infer(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> list[torch.dtype]:
+    def infer(self, func: Operator, args: Items, kwargs: NamedItems, result: Item) -> list[torch.dtype]:
         """Return one dtype for each tensor of `result`, which was computed in float64."""
         tensors = [leaf for leaf in list_items(result) if isinstance(leaf, torch.Tensor)]
         given = list_items((args, kwargs))
@@ -45,11 +44,9 @@ class NominalDtypes:
             dtype = torch.get_default_dtype()
         return [_adapt(dtype, tensor.dtype) for tensor in tensors]
 
-    def _ask_meta(
-        self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], given: Sequence[Any]
-    ) -> list[torch.dtype] | None:
-        """Return what PyTorch gives for tensors without data; None if it cannot run the operator so."""
-        key = (func, *map(_kind, given))
+    def _ask_meta(self, func: Operator, args: Items, kwargs: NamedItems, given: Items) -> list[torch.dtype] | None:
+        """Return the dtypes that PyTorch gives for tensors without data, or None if it cannot run the operator so."""
+        key = (func, *map(_describe_kind, given))
         if key not in self._known:
             try:
                 with no_dispatch():
@@ -66,7 +63,7 @@ def _is_float(dtype: torch.dtype) -> bool:
 
 
 def _adapt(dtype: torch.dtype, computed: torch.dtype) -> torch.dtype:
-    """Return `dtype` as a complex or a real one, as the result is. Integers and bools stay what they are."""
+    """Return the complex or real form of `dtype` that fits the result. Integers and bools keep their dtype."""
     if not _is_float(computed):
         return computed
     if computed.is_complex:
@@ -74,14 +71,14 @@ def _adapt(dtype: torch.dtype, computed: torch.dtype) -> torch.dtype:
     return _REAL_DTYPES.get(dtype, dtype)
 
 
-def _kind(item: Any) -> Any:
+def _describe_kind(item: Item) -> Item:
     """Return the part of an argument on which dtypes depend."""
     if isinstance(item, torch.Tensor):
         return item.dtype, item.dim() > 0
     return item if isinstance(item, torch.dtype) else type(item)
 
 
-def _strip(item: Any) -> Any:
+def _strip(item: Item) -> Item:
     if isinstance(item, torch.Tensor):
         return torch.empty_strided(item.shape, item.stride(), dtype=item.dtype, device="meta")
     return torch.device("meta") if isinstance(item, torch.device) else item

@@ -13,64 +13,52 @@ import torch
 
 from fairway.judge.runtimes.eager import to_array
 from fairway.judge.yardstick import Array
+from fairway.model.ort_session import SessionSettings, open_session
 from fairway.model.weight_mappings import Mappings
 
-LEAN = ("ConstantFolding", "FuseFp16InitializerToFp32NodeTransformer")
-"""Optimisations that keep a second copy of weights."""
-
-
-EVERY = 0.5
-"""Seconds after which pages of weights are let go."""
+SWEEP_SECONDS = 0.5
+"""Time between two releases of weight pages."""
 
 
 class OrtSession:
-    """One loaded file. Loading or running may raise whatever the runtime raises.
+    """A loaded file. Loading or running may raise whatever the runtime raises.
 
-    A `lean` session leaves weights where they lie in the file, mapped, and computes a little slower: none is packed or
-    folded into a copy at load, and memory that is no longer used goes back at once, pages of the file among it.
-    `threads` are as many as PyTorch's by default; 0 stands for as many as there are cores.
+    A `lean` session maps weights from the file and computes a little slower. It packs or folds no weight into a copy
+    when it loads, and it returns unused memory at once, also pages of the file. By default a session has as many
+    `threads` as PyTorch; 0 means one for each core.
     """
 
     def __init__(self, path: str | Path, lean: bool = False, threads: int | None = None) -> None:
-        self._lean = lean
-        options = onnxruntime.SessionOptions()
-        if lean:
-            options.add_session_config_entry("session.disable_prepacking", "1")
-            options.enable_cpu_mem_arena = False
-            options.enable_mem_pattern = False
-        options.log_severity_level = 4
-        options.intra_op_num_threads = torch.get_num_threads() if threads is None else threads
-        options.inter_op_num_threads = 1
-        self._session = onnxruntime.InferenceSession(
-            str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=[*LEAN] if lean else None
-        )
-        self.input_names = [i.name for i in self._session.get_inputs()]
-        self.output_names = [o.name for o in self._session.get_outputs()]
-        kinds = [value.type for value in (*self._session.get_inputs(), *self._session.get_outputs())]
-        self._bfloat16 = "tensor(bfloat16)" in kinds
+        self._is_lean = lean
+        threads = torch.get_num_threads() if threads is None else threads
+        self._session = open_session(path, SessionSettings(threads, is_lean=lean))
+        inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
+        self.input_names = [value.name for value in inputs]
+        self.output_names = [value.name for value in outputs]
+        self._has_bfloat16 = any(value.type == "tensor(bfloat16)" for value in (*inputs, *outputs))
 
     def run(self, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> list[Array]:
-        with _letting_go() if self._lean else nullcontext():
-            if self._bfloat16:
-                return self._run_past_numpy(names, tensors)
+        with _release_weight_pages() if self._is_lean else nullcontext():
+            if self._has_bfloat16:
+                return self._run_without_numpy(names, tensors)
             feeds = {name: np.asarray(to_array(tensor), order="C") for name, tensor in zip(names, tensors, strict=True)}
             return list(self._session.run(None, feeds))
 
-    def _run_past_numpy(self, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> list[Array]:
-        """bfloat16, which numpy lacks, goes in and comes out as torch's tensors."""
-        value = onnxruntime.OrtValue
-        feeds = {name: value.from_dlpack(tensor.contiguous()) for name, tensor in zip(names, tensors, strict=True)}
-        got = self._session.run_with_ort_values(None, feeds)
-        return [to_array(torch.utils.dlpack.from_dlpack(one)) for one in got]
+    def _run_without_numpy(self, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> list[Array]:
+        """Feed and fetch torch tensors, because numpy has no bfloat16."""
+        wrap = onnxruntime.OrtValue.from_dlpack
+        feeds = {name: wrap(tensor.contiguous()) for name, tensor in zip(names, tensors, strict=True)}
+        values = self._session.run_with_ort_values(None, feeds)
+        return [to_array(torch.utils.dlpack.from_dlpack(value)) for value in values]
 
 
 @contextmanager
-def _letting_go() -> Iterator[None]:
-    """Within, pages of mapped weights do not pile up: a layer's are read again when it is their turn again."""
-    over = threading.Event()
+def _release_weight_pages() -> Iterator[None]:
+    """Release pages of mapped weights regularly while inside. A layer's pages are read again when it runs again."""
+    is_over = threading.Event()
 
     def sweep() -> None:
-        while not over.wait(EVERY):
+        while not is_over.wait(SWEEP_SECONDS):
             Mappings().forget()
 
     sweeper = threading.Thread(target=sweep, daemon=True)
@@ -78,5 +66,5 @@ def _letting_go() -> Iterator[None]:
     try:
         yield
     finally:
-        over.set()
+        is_over.set()
         sweeper.join()

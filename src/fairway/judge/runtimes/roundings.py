@@ -1,19 +1,19 @@
-"""PyTorch with each of its roundings moved, to see which answers depend on them.
+"""Run PyTorch with each of its roundings moved, to see which answers depend on them.
 
-Only what was rounded is moved: a comparison of an input with a number, or a sum of whole numbers, is exact, and a file
-that answers it differently is wrong.
+Only rounded results are moved. A comparison of an input with a number, or a sum of whole numbers, is exact, and a file
+with another result is wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map  # seen to work in torch 2.9–2.13; no public counterpart
 
-from fairway.judge.runtimes.eager import NARROW
-from fairway.judge.runtimes.operator_watch import Watch
+from fairway.judge.runtimes.eager import NARROW_DTYPES
+from fairway.judge.runtimes.items import Item, Items, NamedItems, Operator
+from fairway.judge.runtimes.operator_watch import OperatorWatch
+from fairway.torch_internals import tree_leaves, tree_map
 
 _MATRIX_PRODUCTS = (
     "mm",
@@ -63,16 +63,16 @@ _CONTRACTIONS = (
     "_cdist_forward",
     "_euclidean_dist",
 )
-"""Operators that round on the way: their error is that of their terms, and not of their result."""
+"""Operators that round intermediate results: their error is that of their terms, not of their result."""
 
-_LARGEST_PRODUCT = 10**9
-"""Multiplications above which a product is not computed again in float64, and counts as rounded."""
+_MAX_CHECKED_MULTIPLICATIONS = 10**9
+"""A product with more multiplications is not computed again in float64, and counts as rounded."""
 
 
-class MovedRoundings(Watch):  # type: ignore[no-untyped-call]  # torch's class is untyped
-    """Each result that is not exact is moved by about `times` its rounding error.
+class MovedRoundings(OperatorWatch):  # type: ignore[no-untyped-call]  # torch's class is untyped
+    """Moves each result that is not exact by about `times` its rounding error.
 
-    The terms of sums and products are moved too. What is exact is seen by computing it in float64 as well.
+    The terms of sums and products are moved too. A result is exact if it is the same in float64.
     """
 
     def __init__(self, seed: int, times: float = 1.0) -> None:
@@ -80,53 +80,56 @@ class MovedRoundings(Watch):  # type: ignore[no-untyped-call]  # torch's class i
         self._times = times
         self._generator = torch.Generator().manual_seed(seed)
 
-    def watch(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def watch(self, func: Operator, args: Items, kwargs: NamedItems) -> Item:
         if func.is_view or torch.Tag.nondeterministic_seeded in func.tags:
             return func(*args, **kwargs)
-        wide = self._wide(func, args, kwargs)
+        wide = self._compute_wide(func, args, kwargs)
         given = [id(item) for item in tree_leaves((args, kwargs)) if isinstance(item, torch.Tensor)]
         if func.overloadpacket.__name__ in _CONTRACTIONS:
             plain = func(*args, **kwargs)
             moved = func(*tree_map(self._move, tuple(args)), **kwargs)
-            return _choose(plain, tree_map(self._move, moved), wide)
+            return _choose_results(plain, tree_map(self._move, moved), wide)
         result = func(*args, **kwargs)
         if any(id(item) in given for item in tree_leaves(result)):  # computed in place
             return tree_map(lambda item: self._settle_in_place(item, wide), result)
-        return _choose(result, tree_map(self._move, result), wide)
+        return _choose_results(result, tree_map(self._move, result), wide)
 
-    def _wide(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any] | None:
-        """The results in float64, from the same arguments; None if they cannot be had, or would take long."""
+    def _compute_wide(self, func: Operator, args: Items, kwargs: NamedItems) -> list[Item] | None:
+        """Return the results in float64 from the same arguments, or None if that is impossible or would take long."""
         tensors = [item for item in tree_leaves((args, kwargs)) if isinstance(item, torch.Tensor)]
-        if not any(item.dtype in NARROW for item in tensors) and not _makes_narrow(kwargs):
+        if not any(item.dtype in NARROW_DTYPES for item in tensors) and not _is_making_narrow(kwargs):
             return None
-        if func.overloadpacket.__name__ in _MATRIX_PRODUCTS and _multiplications(tensors) > _LARGEST_PRODUCT:
+        if (
+            func.overloadpacket.__name__ in _MATRIX_PRODUCTS
+            and _estimate_multiplications(tensors) > _MAX_CHECKED_MULTIPLICATIONS
+        ):
             return None
         try:
             return tree_leaves(func(*tree_map(_widen, tuple(args)), **tree_map(_widen, dict(kwargs))))
-        except Exception:  # an operator that has no float64: all of its results count as rounded
+        except Exception:  # the operator has no float64, so all of its results count as rounded
             return None
 
-    def _move(self, item: Any) -> Any:
-        if not isinstance(item, torch.Tensor) or item.dtype not in NARROW:
+    def _move(self, item: Item) -> Item:
+        if not isinstance(item, torch.Tensor) or item.dtype not in NARROW_DTYPES:
             return item
         noise = torch.randn(item.shape, generator=self._generator, dtype=torch.float32).double()
         moved = item.double() * (1 + noise * self._times * torch.finfo(item.dtype).eps)
         return torch.where(torch.isfinite(item), moved.to(item.dtype), item)
 
-    def _settle_in_place(self, item: Any, wide: list[Any] | None) -> Any:
-        if not isinstance(item, torch.Tensor) or item.dtype not in NARROW:
+    def _settle_in_place(self, item: Item, wide: list[Item] | None) -> Item:
+        if not isinstance(item, torch.Tensor) or item.dtype not in NARROW_DTYPES:
             return item
-        return item.copy_(_choose(item, self._move(item), wide))
+        return item.copy_(_choose_results(item, self._move(item), wide))
 
 
-def _choose(plain: Any, moved: Any, wide: list[Any] | None) -> Any:
-    """The moved results where the plain ones are not exact. What is no float is never moved by itself."""
+def _choose_results(plain: Item, moved: Item, wide: list[Item] | None) -> Item:
+    """Return the moved results where the plain ones are not exact. Only floats are moved."""
     leaves, others = tree_leaves(plain), iter(tree_leaves(moved))
     truths = iter(wide if wide is not None and len(wide) == len(leaves) else [None] * len(leaves))
 
-    def choose(item: Any) -> Any:
+    def choose(item: Item) -> Item:
         other, truth = next(others), next(truths)
-        if not isinstance(item, torch.Tensor) or item.dtype not in NARROW:
+        if not isinstance(item, torch.Tensor) or item.dtype not in NARROW_DTYPES:
             return item
         if not isinstance(truth, torch.Tensor) or truth.shape != item.shape:
             return other
@@ -135,17 +138,17 @@ def _choose(plain: Any, moved: Any, wide: list[Any] | None) -> Any:
     return tree_map(choose, plain)
 
 
-def _widen(item: Any) -> Any:
+def _widen(item: Item) -> Item:
     if isinstance(item, torch.Tensor):
-        return item.double() if item.dtype in NARROW else item.clone()
-    return torch.float64 if item in NARROW else item
+        return item.double() if item.dtype in NARROW_DTYPES else item.clone()
+    return torch.float64 if item in NARROW_DTYPES else item
 
 
-def _makes_narrow(kwargs: Mapping[str, Any]) -> bool:
-    return kwargs.get("dtype") in NARROW
+def _is_making_narrow(kwargs: NamedItems) -> bool:
+    return kwargs.get("dtype") in NARROW_DTYPES
 
 
-def _multiplications(tensors: Sequence[torch.Tensor]) -> int:
-    """A bound on those of a product of two tensors."""
+def _estimate_multiplications(tensors: Sequence[torch.Tensor]) -> int:
+    """Return an upper bound of the multiplications in a product of two tensors."""
     large = sorted((item for item in tensors), key=lambda item: -item.numel())[:2]
     return 0 if len(large) < 2 else large[0].numel() * max(large[1].shape, default=1)

@@ -1,4 +1,4 @@
-"""Another engine on the same file, so that an exporter's bug and a runtime's bug are told apart."""
+"""Run the same file in another engine, to distinguish an exporter's bug from a runtime's bug."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from fairway.diagnostics import Finding
-from fairway.judge.judge import Judge, Runner, tidy
+from fairway.diagnostics import Code, Finding
+from fairway.judge.judge import Judge, Runner, tidy_runtime_message
 from fairway.judge.runtimes.eager import to_array
 from fairway.judge.yardstick import Array
 from fairway.model.sample import Sample
 
-POINTS = 4
-SLACK = 10.0
-"""Engines differ in how they round; a second opinion gets this many times the first one's tolerance."""
+MAX_COMPARED_SAMPLES = 4
+SLACK_FACTOR = 10.0
+"""Engines round differently, so both get this many times the tolerance."""
 
 
-def engines_here() -> tuple[str, ...]:
-    """OpenVINO where it is installed, and onnx's own reference implementation."""
+def list_installed_engines() -> tuple[str, ...]:
+    """Return OpenVINO if it is installed, and onnx's own reference implementation."""
     return tuple(name for name in ENGINES if name != "openvino" or importlib.util.find_spec("openvino"))
 
 
-def open_second(path: str) -> tuple[str, Runner]:
-    """The first engine that is here."""
-    name = engines_here()[0]
+def open_second_runtime(path: str) -> tuple[str, Runner]:
+    """Open a file in the first installed engine. Return its name too."""
+    name = list_installed_engines()[0]
     return name, ENGINES[name](path)
 
 
-def _openvino(path: str) -> Runner:
+def _open_openvino(path: str) -> Runner:
     import openvino
 
     core = openvino.Core()
@@ -43,7 +43,7 @@ def _openvino(path: str) -> Runner:
     return run
 
 
-def _reference(path: str) -> Runner:
+def _open_reference(path: str) -> Runner:
     from onnx.reference import ReferenceEvaluator
 
     evaluator = ReferenceEvaluator(path)
@@ -55,38 +55,40 @@ def _reference(path: str) -> Runner:
     return run
 
 
-ENGINES: dict[str, Callable[[str], Runner]] = {"openvino": _openvino, "onnx.reference": _reference}
-"""Each opens a file. The first that is here gives the second opinion."""
+ENGINES: dict[str, Callable[[str], Runner]] = {"openvino": _open_openvino, "onnx.reference": _open_reference}
+"""Functions that open a file. The first installed engine gives the second opinion."""
 
 
-def consult(judge: Judge, path: str, samples: Sequence[Sample]) -> tuple[str, list[Finding]]:
-    """What the second engine says at the first few samples, in one line, and a finding where the engines disagree.
+def consult_second_runtime(judge: Judge, path: str, samples: Sequence[Sample]) -> tuple[str, list[Finding]]:
+    """Describe the second engine's answers at the first few samples, with a finding if the engines disagree.
 
-    Both engines are held to the same tolerance, and have the same excuses: a runtime is blamed only if its answer is
-    outside the tolerance that the other engine keeps.
+    Both engines have the same tolerance and the same excuses: a runtime is blamed only if its answer is outside the
+    tolerance and the other engine's is inside.
     """
     try:
-        name, run = open_second(path)
+        name, run = open_second_runtime(path)
     except Exception as error:
-        return f"could not load the file: {tidy(str(error))[:200]}", []
+        return f"could not load the file: {tidy_runtime_message(str(error))[:200]}", []
     other = Judge(judge.subject, run, judge.output_names)
     other.yardsticks = judge.yardsticks
-    chosen = [one for one in samples if one.data is None][:POINTS]
+    compared = [sample for sample in samples if sample.data is None][:MAX_COMPARED_SAMPLES]
     disagree: list[str] = []
-    for one in chosen:
+    for sample in compared:
         try:
-            mine, theirs = _agrees(judge, one), _agrees(other, one)
+            mine, theirs = _is_in_agreement(judge, sample), _is_in_agreement(other, sample)
         except Exception as error:
-            return f"{name} could not run: {tidy(str(error))[:200]}", []
+            return f"{name} could not run: {tidy_runtime_message(str(error))[:200]}", []
         if mine != theirs:
             right, wrong = ("ONNX Runtime", name) if mine else (name, "ONNX Runtime")
-            disagree.append(f"at {one} {right} agrees with PyTorch and {wrong} does not")
+            disagree.append(f"at {sample} {right} agrees with PyTorch and {wrong} does not")
     if disagree:
-        return f"{name} disagrees at {len(disagree)} of {len(chosen)} samples", [Finding("FW409", disagree[0])]
-    return f"{name} agrees at {len(chosen)} samples", []
+        return f"{name} disagrees at {len(disagree)} of {len(compared)} samples", [
+            Finding(Code.RUNTIMES_DISAGREE, disagree[0])
+        ]
+    return f"{name} agrees at {len(compared)} samples", []
 
 
-def _agrees(judge: Judge, one: Sample) -> bool:
-    """Whether an engine's answer is within the wider tolerance, or off for a reason that decides nothing."""
-    trial = judge.measure(one)
-    return judge.ratio(trial) <= SLACK or judge.excuse(trial)
+def _is_in_agreement(judge: Judge, sample: Sample) -> bool:
+    """Return whether an engine's answer is within the wider tolerance or has an excuse."""
+    trial = judge.measure(sample)
+    return judge.compute_ratio(trial) <= SLACK_FACTOR or judge.excuse(trial)

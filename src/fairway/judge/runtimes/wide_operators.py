@@ -1,4 +1,4 @@
-"""Operators that the truth does not simply run in float64."""
+"""Operators with special rules in the run in float64."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from torch.utils._mode_utils import no_dispatch  # seen to work in torch 2.9-2.13; no public counterpart
 
 from fairway.judge.runtimes.wide_tensors import WIDE_DTYPES, Wide
+from fairway.torch_internals import no_dispatch
 
 _aten = torch.ops.aten
 
 COMPARISONS = frozenset({_aten.eq, _aten.ne, _aten.lt, _aten.le, _aten.gt, _aten.ge})
 
-OF_THE_DTYPE = frozenset(
+BIT_OPERATORS = frozenset(
     {
         _aten.view.dtype,
         _aten.nextafter.default,
@@ -22,7 +22,7 @@ OF_THE_DTYPE = frozenset(
         _aten.quantize_per_channel.default,
     }
 )
-"""Operators about the bits of a dtype. They run in the narrow one."""
+"""Operators that depend on the bits of a dtype. They run in the narrow dtype."""
 
 RANDOM_OPERATORS = frozenset(
     {
@@ -48,9 +48,9 @@ RANDOM_OPERATORS = frozenset(
         "_standard_gamma",
     }
 )
-"""Operators whose numbers differ between dtypes, from the same seed. They run in the narrow one."""
+"""Operators that draw other numbers in another dtype from the same seed. They run in the narrow dtype."""
 
-CHANGE_SHAPE = frozenset(
+SHAPE_CHANGING_OPERATORS = frozenset(
     {
         _aten.unsqueeze_,
         _aten.squeeze_,
@@ -64,21 +64,21 @@ CHANGE_SHAPE = frozenset(
 
 
 def round_scalar(number: float, dtype: torch.dtype) -> float:
-    """Return the number as a comparison with a tensor of `dtype` reads it."""
+    """Return the number rounded as in a comparison with a tensor of `dtype`."""
     return torch.tensor(number, dtype=dtype).item() if dtype in WIDE_DTYPES else number
 
 
-def is_same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether both are the whole of one piece of memory in the same order, such as a result and its flat view."""
-    if not isinstance(one, Wide) or not isinstance(other, Wide):
+def is_same_memory(first_tensor: torch.Tensor, second_tensor: torch.Tensor) -> bool:
+    """Return whether both are all of the same memory in the same order, such as a result and its flat view."""
+    if not isinstance(first_tensor, Wide) or not isinstance(second_tensor, Wide):
         return False
-    first, second = one.numbers, other.numbers
+    first, second = first_tensor.numbers, second_tensor.numbers
     in_order = first.is_contiguous() and second.is_contiguous() and first.dtype == second.dtype
     return in_order and first.numel() == second.numel() > 0 and first.data_ptr() == second.data_ptr()
 
 
 def adopt_shape(wide: Wide) -> None:
-    """Give a tensor the sizes and strides that its numbers have by now."""
+    """Give a tensor the current sizes and strides of its numbers."""
     numbers = wide.numbers
     with no_dispatch():
         wide.as_strided_(numbers.shape, numbers.stride(), numbers.storage_offset())
@@ -87,9 +87,9 @@ def adopt_shape(wide: Wide) -> None:
 def multiply_groups(
     rows: torch.Tensor, weights: torch.Tensor, ends: torch.Tensor, bias: torch.Tensor | None = None, dtype: Any = None
 ) -> torch.Tensor:
-    """Multiply rows with one of several matrices each: `torch._grouped_mm`, which has no float64 kernel.
+    """Multiply rows with one of several matrices each: `aten::_grouped_mm`, which has no float64 kernel.
 
-    `ends` are the ends of the groups. Rows after the last group are zero here; torch leaves them undefined.
+    `ends` are the ends of the groups. Rows after the last group are zero here. torch leaves them undefined.
     """
     if rows.dim() != 2 or weights.dim() != 3 or bias is not None:
         raise NotImplementedError("_grouped_mm in float64 supports rows [n, k] and matrices [g, k, m] only")

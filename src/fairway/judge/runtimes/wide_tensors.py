@@ -1,18 +1,24 @@
-"""Tensors that present a narrow dtype and hold float64 numbers."""
+"""Tensors that present a narrow dtype and have float64 numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._mode_utils import no_dispatch  # seen to work in torch 2.9-2.13; no public counterpart
-from torch.utils._pytree import tree_leaves, tree_map_only  # as above
 
+from fairway.judge.runtimes.items import Item, Items, NamedItems, Operator
 from fairway.judge.yardstick import Array
+from fairway.torch_internals import (
+    disabled_torch_function,
+    make_wrapper_subclass,
+    no_dispatch,
+    tree_leaves,
+    tree_map_only,
+)
 
 if TYPE_CHECKING:
     from fairway.judge.runtimes.truth import Float64Mode
@@ -41,8 +47,7 @@ class Wide(torch.Tensor):
     @staticmethod
     def __new__(cls: type[Wide], numbers: torch.Tensor, dtype: torch.dtype, truth: Float64Mode) -> Wide:
         """Wrap the numbers. The wrapper has their sizes and strides, and no storage."""
-        # Public in the documentation of subclasses though named with an underscore; seen to work in torch 2.9-2.13.
-        wide: Wide = torch.Tensor._make_wrapper_subclass(
+        wide: Wide = make_wrapper_subclass(
             cls,
             numbers.shape,
             strides=numbers.stride(),
@@ -54,32 +59,32 @@ class Wide(torch.Tensor):
         wide.truth = truth
         return wide
 
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+    __torch_function__ = disabled_torch_function  # type: ignore[assignment]
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]  # torch declares it without the class
-        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        """Run an operator outside of the truth's block, as inside of it."""
+        cls, func: Operator, types: object, args: Items = (), kwargs: NamedItems | None = None
+    ) -> Item:
+        """Run an operator outside the truth's block as inside it."""
         wide = next(leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Wide))
         with wide.truth:
             return func(*args, **(kwargs or {}))
 
-    def narrow_numbers(self) -> torch.Tensor:
+    def get_narrow_numbers(self) -> torch.Tensor:
         """Return the numbers rounded to the dtype that the tensor presents."""
         with no_dispatch():
             return self.numbers.to(self.dtype)
 
     def numpy(self, *, force: bool = False) -> Array:
-        return np.asarray(self.narrow_numbers().numpy(force=force))
+        return np.asarray(self.get_narrow_numbers().numpy(force=force))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        return np.asarray(self.narrow_numbers().numpy(), dtype)
+        return np.asarray(self.get_narrow_numbers().numpy(), dtype)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
         return self.clone()
 
-    def tolist(self) -> Any:
+    def tolist(self) -> Item:
         return self.numbers.tolist()
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]  # its keyword has no name
@@ -89,10 +94,12 @@ class Wide(torch.Tensor):
         return format(self.numbers, spec)
 
 
-class BuildWide(TorchFunctionMode):
-    """Lets `torch.tensor` and its like take lists of `Wide` tensors: they read memory, which those do not have."""
+class WideBuilder(TorchFunctionMode):
+    """Lets `torch.tensor` and similar functions take lists of `Wide` tensors, which have no memory to read."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Callable[..., Item], types: object, args: Items = (), kwargs: NamedItems | None = None
+    ) -> Item:
         kwargs = dict(kwargs or {})
         if func not in _BUILDERS:
             return func(*args, **kwargs)

@@ -1,1 +1,1 @@
-"""A record as a page that can be sent to a colleague."""
+"""Report pages of records."""

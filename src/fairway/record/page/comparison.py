@@ -1,4 +1,4 @@
-"""Several records side by side: two exporters, two versions, float beside int8, and what differs among them."""
+"""Compare records: two exporters, two versions, a float file with its quantized one."""
 
 from __future__ import annotations
 
@@ -6,99 +6,110 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fairway.diagnostics.excuses import count_samples
-from fairway.record.page.summary import RIGHT, WRONG, Story
+from fairway.record.page.sanitize import PageData
+from fairway.record.page.summary import RIGHT, WRONG, Summary
 
-MOST = 300
-"""Points that came out otherwise in one record than in another are listed up to here."""
+MAX_POINTS = 300
+"""Points with different outcomes that are listed. All of them are counted."""
 
 
-def compare(stories: Sequence[Story]) -> dict[str, Any]:
+def compare_summaries(stories: Sequence[Summary]) -> PageData:
     return {
         "labels": [story["label"] for story in stories],
-        "facts": _facts(stories),
-        "operators": _counts(stories, lambda story: dict(map(tuple, (story["graph"] or {}).get("operators", ())))),
-        "outputs": _counts(stories, _worst_by_output),
-        "points": _points(stories),
+        "facts": _compare_facts(stories),
+        "operators": _compare_values(stories, _count_operators),
+        "outputs": _compare_values(stories, _list_ratios),
+        "points": _compare_points(stories),
     }
 
 
-def _facts(stories: Sequence[Story]) -> list[dict[str, Any]]:
-    """One row for each thing that is known of any of them."""
+def _compare_facts(stories: Sequence[Summary]) -> list[PageData]:
+    """Return a row for each fact that is known of any record."""
     rows: dict[str, list[str]] = {}
     for number, story in enumerate(stories):
-        for key, value in brief(story).items():
+        for key, value in list_facts(story).items():
             rows.setdefault(key, [""] * len(stories))[number] = value
     return [
         {"name": key, "values": values, "differs": len(set(values)) > 1} for key, values in rows.items() if any(values)
     ]
 
 
-def brief(story: Story) -> dict[str, str]:
-    """Everything of a record that fits into a cell."""
+def list_facts(story: Summary) -> dict[str, str]:
+    """Return the facts of a record that fit into a cell, by what they are called."""
     evidence, graph = story["evidence"] or {}, story.get("graph")
-    found = {
+    quantized = story["quantized"]
+    facts = {
         "verdict": story["verdict"],
         "route": story["route"],
-        "opset": _shown(story["opset"]),
-        "domain": ", ".join(f"{d['name']} {d['low']}..{d['high']}" for d in story["dims"]),
+        "opset": _format_number(story["opset"]),
+        "domain": ", ".join(f"{dim['name']} {dim['low']}..{dim['high']}" for dim in story["dims"]),
         "level": evidence.get("level", ""),
-        "samples right": _samples(evidence.get("tested", [])),
-        "worst error, of what is allowed": _shown(_worst(evidence)),
-        "remedies": ", ".join(one["name"] for one in story["remedies"]),
-        "findings": ", ".join(dict.fromkeys(one["code"] for one in story["findings"])),
-        "time on the ladder": _shown(float(sum(rung["seconds"] for rung in story["ladder"])) or None, " s"),
-        "peak memory": _shown(max((rung["peak_mb"] for rung in story["ladder"]), default=None), " MB"),
-        "quantised": "" if story["quantised"] is None else story["quantised"]["said"] or story["quantised"]["scheme"],
+        "samples right": _count_samples(evidence.get("tested", [])),
+        "worst error, of what is allowed": _format_number(_find_largest_ratio(story)),
+        "remedies": ", ".join(remedy["name"] for remedy in story["remedies"]),
+        "findings": ", ".join(dict.fromkeys(finding["code"] for finding in story["findings"])),
+        "time on the ladder": _format_number(float(sum(rung["seconds"] for rung in story["ladder"])) or None, " s"),
+        "peak memory": _format_number(max((rung["peak_mb"] for rung in story["ladder"]), default=None), " MB"),
+        "quantized": "" if quantized is None else quantized["said"] or quantized["scheme"],
     }
     if graph is not None:
-        _, _, _, nodes, parameters, held = graph["modules"][0]
-        found |= {
+        _, _, _, nodes, parameters, weight_bytes = graph["modules"][0]
+        facts |= {
             "nodes": f"{nodes:,}",
             "parameters": f"{parameters:,}",
-            "bytes of weights": f"{held:,}",
+            "bytes of weights": f"{weight_bytes:,}",
             "bytes on disk": f"{graph['bytes']:,}",
         }
-    found |= {f"version of {key}": value for key, value in story["versions"].items()}
-    return found | {"model's sha256": story["subject"]["sha256"][:12], "file's sha256": story["sha256"][:12]}
+    facts |= {f"version of {key}": value for key, value in story["versions"].items()}
+    return facts | {"model's sha256": story["subject"]["sha256"][:12], "file's sha256": story["sha256"][:12]}
 
 
-def _shown(value: float | int | None, unit: str = "") -> str:
+def _format_number(value: float | int | None, unit: str = "") -> str:
     return "" if value is None else f"{value:.3g}{unit}" if isinstance(value, float) else f"{value}{unit}"
 
 
-def _samples(tested: Sequence[Sequence[Any]]) -> str:
-    legal = [(one[1] == RIGHT, str(one[7])) for one in tested if one[1] in (RIGHT, WRONG)]
+def _count_samples(tested: Sequence[list[Any]]) -> str:
+    legal = [(row[1] == RIGHT, str(row[7])) for row in tested if row[1] in (RIGHT, WRONG)]
     return count_samples(legal, "") if legal else ""
 
 
-def _worst(evidence: dict[str, Any]) -> float | None:
-    ratios = [float(one["ratio"]) for one in evidence.get("outputs", ()) if one["ratio"] is not None]
-    return max(ratios, default=None)
+def _count_operators(story: Summary) -> PageData:
+    return dict(map(tuple, (story["graph"] or {}).get("operators", ())))
 
 
-def _worst_by_output(story: Story) -> dict[str, Any]:
-    return {one["name"]: one["ratio"] for one in (story["evidence"] or {}).get("outputs", ())}
+def _list_ratios(story: Summary) -> PageData:
+    return {output["name"]: output["ratio"] for output in (story["evidence"] or {}).get("outputs", ())}
 
 
-def _counts(stories: Sequence[Story], of: Callable[[Story], dict[str, Any]]) -> list[dict[str, Any]]:
-    every = [of(story) for story in stories]
-    keys = dict.fromkeys(key for one in every for key in one)
-    rows = [{"name": key, "values": [one.get(key) for one in every]} for key in keys]
+def _find_largest_ratio(story: Summary) -> float | None:
+    return max((float(ratio) for ratio in _list_ratios(story).values() if ratio is not None), default=None)
+
+
+def _compare_values(stories: Sequence[Summary], list_values: Callable[[Summary], PageData]) -> list[PageData]:
+    columns = [list_values(story) for story in stories]
+    keys = dict.fromkeys(key for column in columns for key in column)
+    rows = [{"name": key, "values": [column.get(key) for column in columns]} for key in keys]
     return [{**row, "differs": len(set(row["values"])) > 1} for row in rows]
 
 
-def _points(stories: Sequence[Story]) -> dict[str, Any]:
-    """Where one is right and another wrong. Only sizes that each of them was tested at can be compared."""
-    states: list[dict[str, int]] = []
-    for story in stories:
-        names = [dim["name"] for dim in story["dims"]]
-        found: dict[str, int] = {}
-        for sizes, state, *_ in (story["evidence"] or {}).get("tested", ()):
-            if state in (RIGHT, WRONG):
-                key = ", ".join(f"{name}={size}" for name, size in zip(names, sizes, strict=True)) or "the fixed shape"
-                found[key] = max(found.get(key, RIGHT), state)
-        states.append(found)
-    shared = [key for key in states[0] if all(key in one for one in states[1:])] if states else []
-    rows = [{"name": key, "values": [one[key] for one in states]} for key in shared]
-    other = [row for row in rows if len(set(row["values"])) > 1]
-    return {"shared": len(shared), "differ": len(other), "rows": other[:MOST]}
+def _compare_points(stories: Sequence[Summary]) -> PageData:
+    """Return the points that are right in one record and wrong in another.
+
+    Only points that were tested in every record can be compared.
+    """
+    columns = [_list_states(story) for story in stories]
+    shared = [key for key in columns[0] if all(key in column for column in columns[1:])] if columns else []
+    rows = [{"name": key, "values": [column[key] for column in columns]} for key in shared]
+    different = [row for row in rows if len(set(row["values"])) > 1]
+    return {"shared": len(shared), "differ": len(different), "rows": different[:MAX_POINTS]}
+
+
+def _list_states(story: Summary) -> dict[str, int]:
+    """Return the state of each point that was tested: wrong if any of its samples is."""
+    names = [dim["name"] for dim in story["dims"]]
+    states: dict[str, int] = {}
+    for sizes, state, *_ in (story["evidence"] or {}).get("tested", ()):
+        if state in (RIGHT, WRONG):
+            key = ", ".join(f"{name}={size}" for name, size in zip(names, sizes, strict=True)) or "the fixed shape"
+            states[key] = max(states.get(key, RIGHT), state)
+    return states

@@ -1,145 +1,170 @@
-"""A file's graph in short: its operators, and its nodes and weights by the module that they come from."""
+"""Summarize the graph of a file: its operators, and its nodes and weights by the module that they come from."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from fairway.model.onnx_file import open_file
-from fairway.model.onnx_requirements import promised
-from fairway.record.page.sanitize import name
+from fairway.model.onnx_file import open_structure
+from fairway.model.onnx_requirements import count_promised_bytes
+from fairway.record.page.sanitize import PageData, clean_name
 
-MOST = 20_000
+if TYPE_CHECKING:
+    import onnx
+
+MAX_NODES = 20_000
 """Nodes that are listed by name. All of them are counted."""
 
-MODULES, KINDS = 4000, 500
-"""Modules and kinds of operators that are told apart."""
+MAX_MODULES = 4000
+MAX_OPERATORS = 500
+"""Kinds of operators that are listed. The others are counted together."""
 
-DEEPEST = 32
-"""Names in a module's path; what lies deeper is counted there."""
+MODULE_DEPTHS = (32, 8, 4, 2, 1, 0)
+"""Names in the path of a module; a deeper one is counted above. The first depth with few enough modules is used."""
 
-SCOPES, CLASSES = "pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy"
-_NOWHERE = "_empty_nn_module_stack_from_metadata_hook"
+SCOPES_KEY = "pkg.torch.onnx.name_scopes"
+CLASSES_KEY = "pkg.torch.onnx.class_hierarchy"
+_EMPTY_SCOPE = "_empty_nn_module_stack_from_metadata_hook"
 _UNNAMED = "(no module named)"
 
+Scope: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
+"""The names on the path to a module, and their classes if they are known."""
 
-def read_graph(path: Path) -> tuple[dict[str, Any], Any]:
-    """The summary, and the file's structure. No weight is read."""
-    header, proto = open_file(path)
-    every = list(_walk(proto.graph))
-    for deepest in (DEEPEST, 8, 4, 2, 1, 0):  # whoever names modules without end sees the upper ones
-        every = [(node, (parts[:deepest], kinds[:deepest])) for node, (parts, kinds) in every]
-        tree = _ModuleTree()
-        for _, scope in every:
-            tree.add(*scope).nodes += 1
-        if len(tree) <= MODULES:
-            break
-    operators = Counter(node.op_type for node, _ in every)
-    _weigh(proto.graph, every, tree)
-    modules = tree.rows()
-    ranked = operators.most_common()
-    shown = [[name(op), count] for op, count in ranked[:KINDS]]
-    shown += [["(others)", sum(count for _, count in ranked[KINDS:])]] if len(ranked) > KINDS else []
-    number = {op: min(index, KINDS) for index, (op, _) in enumerate(ranked)}
+
+def read_graph(path: Path) -> tuple[PageData, onnx.ModelProto]:
+    """Return the summary, and the structure of the file. No weight is read."""
+    header, proto = open_structure(path)
+    nodes, tree = _build_tree(proto.graph)
+    _count_weights(proto.graph, nodes, tree)
+    ranked = Counter(node.op_type for node, _ in nodes).most_common()
+    operators: list[list[object]] = [[clean_name(operator), count] for operator, count in ranked[:MAX_OPERATORS]]
+    if len(ranked) > MAX_OPERATORS:
+        operators.append(["(others)", sum(count for _, count in ranked[MAX_OPERATORS:])])
+    numbers = {operator: min(index, MAX_OPERATORS) for index, (operator, _) in enumerate(ranked)}
     return {
         "opset": header.opset,
-        "producer": name(header.producer),
-        "inputs": [name(str(one)) for one in header.inputs],
-        "outputs": [name(str(one)) for one in header.outputs],
-        "bytes": path.stat().st_size + sum((path.parent / one).stat().st_size for one in header.external),
-        "operators": shown,
-        "modules": modules,
+        "producer": clean_name(header.producer),
+        "inputs": [clean_name(str(value)) for value in header.inputs],
+        "outputs": [clean_name(str(value)) for value in header.outputs],
+        "bytes": path.stat().st_size + sum((path.parent / name).stat().st_size for name in header.external),
+        "operators": operators,
+        "modules": tree.list_rows(),
         "nodes": [
-            [name(node.name or (node.output[0] if node.output else "")), number[node.op_type], tree.add(*scope).index]
-            for node, scope in every[:MOST]
+            [clean_name(name_node(node)), numbers[node.op_type], tree.add(*scope).index]
+            for node, scope in nodes[:MAX_NODES]
         ],
-        "total": len(every),
+        "total": len(nodes),
     }, proto
 
 
-Scope = tuple[tuple[str, ...], tuple[str, ...]]
+def name_node(node: onnx.NodeProto) -> str:
+    """Return the name of a node, or of its first output if it has none."""
+    return node.name or (node.output[0] if node.output else "")
 
 
-def module_of(node: Any) -> Scope | None:
-    """The names on the way to a node's module, and their classes where the exporter wrote them down."""
-    said = {prop.key: prop.value for prop in node.metadata_props if prop.key in (SCOPES, CLASSES)}
-    scopes = re.findall(r"'([^']*)'", said.get(SCOPES, ""))[:-1]
-    if scopes and scopes[0] != _NOWHERE:
+def find_module(node: onnx.NodeProto) -> Scope | None:
+    """Return the module of a node, if the exporter wrote it down."""
+    metadata = {entry.key: entry.value for entry in node.metadata_props if entry.key in (SCOPES_KEY, CLASSES_KEY)}
+    scopes = re.findall(r"'([^']*)'", metadata.get(SCOPES_KEY, ""))[:-1]
+    if scopes and scopes[0] != _EMPTY_SCOPE:
         inside = scopes[-1].removeprefix("model").strip(".")
-        classes = re.findall(r"'([^']*)'", said.get(CLASSES, ""))
+        classes = re.findall(r"'([^']*)'", metadata.get(CLASSES_KEY, ""))
         kinds = {path: kind.rsplit(".", 1)[-1] for path, kind in zip(scopes, classes, strict=False)}
         parts = tuple(inside.split(".")) if inside else ()
-        whole = "model." if scopes[-1].startswith("model") else ""
-        return parts, tuple(kinds.get(whole + ".".join(parts[: n + 1]), "") for n in range(len(parts)))
+        prefix = "model." if scopes[-1].startswith("model") else ""
+        return parts, tuple(kinds.get(prefix + ".".join(parts[: n + 1]), "") for n in range(len(parts)))
     if node.name.startswith("/"):
-        return tuple(_traced(node.name)), ()
+        return tuple(_split_traced_name(node.name)), ()
     return None
 
 
-def _traced(path: str) -> list[str]:
-    """TorchScript writes /model/net/net.0/Conv for the module net.0."""
+def _split_traced_name(name: str) -> list[str]:
+    """Return the path of the module. TorchScript writes /model/net/net.0/Conv for the module net.0."""
     parts: list[str] = []
-    for part in path.strip("/").split("/")[:-1]:
+    for part in name.strip("/").split("/")[:-1]:
         if parts and part.startswith(parts[-1] + "."):
             part = part.removeprefix(parts[-1] + ".")
         parts.append(part)
     return parts[1:] if parts[:1] == ["model"] else parts
 
 
-def _walk(graph: Any, outer: tuple[str, ...] = (_UNNAMED,)) -> Iterator[tuple[Any, Scope]]:
-    """Every node with its module; one in the body of a loop or a choice has at least that of the loop."""
+def _build_tree(graph: onnx.GraphProto) -> tuple[list[tuple[onnx.NodeProto, Scope]], _ModuleTree]:
+    """Return all nodes with their modules, and the tree of the modules, as deep as their number allows."""
+    nodes = list(_walk(graph))
+    for depth in MODULE_DEPTHS:
+        nodes = [(node, (parts[:depth], kinds[:depth])) for node, (parts, kinds) in nodes]
+        tree = _ModuleTree()
+        for _, scope in nodes:
+            tree.add(*scope).nodes += 1
+        if len(tree) <= MAX_MODULES:
+            break
+    return nodes, tree
+
+
+def list_subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """Yield the bodies of a loop or the branches of an `If`."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def _walk(graph: onnx.GraphProto, outer: tuple[str, ...] = (_UNNAMED,)) -> Iterator[tuple[onnx.NodeProto, Scope]]:
+    """Yield every node with its module. A node inside a loop or a branch without a module gets that of the loop."""
     for node in graph.node:
-        scope = module_of(node) or (outer, ())
+        scope = find_module(node) or (outer, ())
         yield node, scope
-        for attribute in node.attribute:
-            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                yield from _walk(inner, scope[0])
+        for subgraph in list_subgraphs(node):
+            yield from _walk(subgraph, scope[0])
 
 
-class _Module:
+class _ModuleRow:
     """One row of the tree, while it is built."""
 
-    def __init__(self, index: int, parent: int, called: str, kind: str) -> None:
-        self.index, self.parent, self.called, self.kind = index, parent, called, kind
+    def __init__(self, index: int, parent: int, name: str, kind: str) -> None:
+        self.index, self.parent, self.name, self.kind = index, parent, name, kind
         self.nodes = self.parameters = self.bytes = 0
 
 
 class _ModuleTree:
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, ...], _Module] = {(): _Module(0, -1, "", "")}
+    """Modules by their paths."""
 
-    def add(self, parts: tuple[str, ...], kinds: tuple[str, ...] = ()) -> _Module:
-        found = self._known.get(parts)
-        if found is None:
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, ...], _ModuleRow] = {(): _ModuleRow(0, -1, "", "")}
+
+    def add(self, parts: tuple[str, ...], kinds: tuple[str, ...] = ()) -> _ModuleRow:
+        """Return the row of a module. It is added with all modules above it if it is new."""
+        row = self._rows.get(parts)
+        if row is None:
             above = self.add(parts[:-1], kinds[:-1])
             kind = kinds[len(parts) - 1] if len(kinds) >= len(parts) else ""
-            found = self._known[parts] = _Module(len(self._known), above.index, parts[-1], kind)
-        return found
+            row = self._rows[parts] = _ModuleRow(len(self._rows), above.index, parts[-1], kind)
+        return row
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._rows)
 
-    def rows(self) -> list[list[Any]]:
-        """Parent, name, class, and the sums over the module and all below it: nodes, parameters, bytes."""
-        modules = list(self._known.values())
-        sums = [[m.nodes, m.parameters, m.bytes] for m in modules]
-        for module in reversed(modules):  # a parent always stands before its children
-            if module.parent >= 0:
-                sums[module.parent] = [a + b for a, b in zip(sums[module.parent], sums[module.index], strict=True)]
-        return [[m.parent, name(m.called), name(m.kind), *sums[m.index]] for m in modules]
+    def list_rows(self) -> list[list[Any]]:
+        """Return parent, name and class of each module, and its nodes, parameters and bytes with all modules below."""
+        rows = list(self._rows.values())
+        sums = [[row.nodes, row.parameters, row.bytes] for row in rows]
+        for row in reversed(rows):  # a parent always stands before its children
+            if row.parent >= 0:
+                sums[row.parent] = [a + b for a, b in zip(sums[row.parent], sums[row.index], strict=True)]
+        return [[row.parent, clean_name(row.name), clean_name(row.kind), *sums[row.index]] for row in rows]
 
 
-def _weigh(graph: Any, every: list[tuple[Any, Scope]], tree: _ModuleTree) -> None:
-    """Each weight counts once, for the first module that reads it."""
+def _count_weights(graph: onnx.GraphProto, nodes: Sequence[tuple[onnx.NodeProto, Scope]], tree: _ModuleTree) -> None:
+    """Add each weight to the first module that reads it."""
     readers: dict[str, Scope] = {}
-    for node, scope in every:
+    for node, scope in nodes:
         for value in node.input:
             readers.setdefault(value, scope)
     for tensor in graph.initializer:
-        module = tree.add(*readers.get(tensor.name, ((), ())))
-        module.parameters += prod(tensor.dims)
-        module.bytes += promised(tensor)
+        row = tree.add(*readers.get(tensor.name, ((), ())))
+        row.parameters += prod(tensor.dims)
+        row.bytes += count_promised_bytes(tensor)

@@ -1,110 +1,138 @@
-"""What other commands measured of a file: `fairway bench --json`, and the ranking that `fairway sensitivity` writes."""
+"""Read measurements of a file: the output of `fairway bench --json`, or the ranking of `fairway sensitivity`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
-from fairway.record.page.sanitize import fields, items, name, number, objects, text, whole
+from fairway.record.page.sanitize import (
+    PageData,
+    clean_name,
+    clean_number,
+    clean_text,
+    clean_whole_number,
+    keep_list,
+    keep_object,
+    keep_objects,
+)
 from fairway.record.reader import read_object
 
-BINS = 60
-CALLS, GROUPS = 10**6, 5000
-FAR, BEYOND = 0.95, 1.25
-"""A histogram ends a little beyond this share of the slowest arm's calls; a hiccup would squeeze others together."""
+HISTOGRAM_BINS = 60
+MAX_CALLS = 10**6
+MAX_GROUPS = 5000
+MAX_GROUP_NAMES = 20
+HISTOGRAM_QUANTILE = 0.95
+HISTOGRAM_MARGIN = 1.25
+"""A histogram ends this much beyond that quantile of the slowest arm, so that one long pause does not squeeze it."""
 
 
-def read_measured(path: Path) -> tuple[str, dict[str, Any]]:
-    """Which of the two it is, and what is drawn of it; FW006 where it is neither."""
-    found = read_object(path)
-    if isinstance(found.get("ranking"), list):
-        return "sensitivity", _sensitivity(found)
-    if isinstance(found.get("arms"), list) and isinstance(found.get("points"), list):
-        return "bench", _bench(found)
+def read_measurement(path: Path) -> tuple[str, PageData]:
+    """Return "bench" or "sensitivity", and what is drawn of it. Raise FW006 if the file is neither."""
+    data = read_object(path)
+    if isinstance(data.get("ranking"), list):
+        return "sensitivity", _summarize_sensitivity(data)
+    if isinstance(data.get("arms"), list) and isinstance(data.get("points"), list):
+        return "bench", _summarize_bench(data)
     todo = (
         "Give what `fairway bench MODEL.onnx --json` prints, or the ranking.json that `fairway sensitivity` writes.",
-        "A record is named without --with.",
+        "Give a record without --measured.",
     )
-    raise complain("FW006", f"--with {path.name}: neither a benchmark nor a ranking", todo=todo)
+    raise complain(Code.UNKNOWN_OPTION, f"--measured {path.name}: expected a benchmark or a ranking", todo=todo)
 
 
-def _sensitivity(found: Mapping[str, Any]) -> dict[str, Any]:
+def _summarize_sensitivity(data: Mapping[str, object]) -> PageData:
     rows = [
         {
-            "group": name(one.get("group")),
-            "modules": [name(module) for module in items(one.get("modules"))[:20]],
-            "operators": [name(operator) for operator in items(one.get("operators"))[:20]],
-            "nodes": len(items(one.get("nodes"), GROUPS)),
-            "weights": whole(one.get("weights")),
-            **{key: number(one.get(key)) for key in ("alone", "alone_error", "kept")},
-            "samples": whole(one.get("samples")),
+            "group": clean_name(row.get("group")),
+            "modules": [clean_name(module) for module in keep_list(row.get("modules"), MAX_GROUP_NAMES)],
+            "operators": [clean_name(operator) for operator in keep_list(row.get("operators"), MAX_GROUP_NAMES)],
+            "nodes": len(keep_list(row.get("nodes"), MAX_GROUPS)),
+            "weights": clean_whole_number(row.get("weights")),
+            "alone": clean_number(row.get("alone")),
+            "alone_error": clean_number(row.get("alone_error")),
+            "kept": clean_number(row.get("kept")),
+            "samples": clean_whole_number(row.get("samples")),
         }
-        for one in objects(found.get("ranking"), GROUPS)
+        for row in keep_objects(data.get("ranking"), MAX_GROUPS)
     ]
     return {
-        "metric": name(found.get("metric")),
-        "finished": found.get("finished") is True,
-        "all_quantised": number(found.get("all_quantised")),
-        "trials": whole(found.get("trials")),
-        "rows": sorted(rows, key=lambda row: -(row["alone"] or 0.0)),
+        "metric": clean_name(data.get("metric")),
+        "finished": data.get("finished") is True,
+        "all_quantized": clean_number(data.get("all_quantized")),
+        "trials": clean_whole_number(data.get("trials")),
+        "rows": sorted(rows, key=lambda row: -(clean_number(row["alone"]) or 0.0)),
     }
 
 
-def _bench(found: Mapping[str, Any]) -> dict[str, Any]:
-    machine = fields(found.get("machine"))
+def _summarize_bench(data: Mapping[str, object]) -> PageData:
+    machine = keep_object(data.get("machine"))
     return {
         "files": [
-            {key: name(one.get(key)) for key in ("path", "verdict", "about")} for one in objects(found.get("files"))
+            {key: clean_name(file.get(key)) for key in ("path", "verdict", "about")}
+            for file in keep_objects(data.get("files"))
         ],
         "arms": [
             {
-                **{key: name(one.get(key)) for key in ("name", "engine", "level")},
-                **{key: number(one.get(key)) for key in ("threads", "ready_seconds", "peak_bytes", "before_bytes")},
-                "failure": text(one.get("failure")),
+                **{key: clean_name(arm.get(key)) for key in ("name", "engine", "level")},
+                **{
+                    key: clean_number(arm.get(key))
+                    for key in ("threads", "ready_seconds", "peak_bytes", "before_bytes")
+                },
+                "failure": clean_text(arm.get("failure")),
             }
-            for one in objects(found.get("arms"))
+            for arm in keep_objects(data.get("arms"))
         ],
-        "points": [_at(one) for one in objects(found.get("points"))],
-        "machine": {name(key): name(value) for key, value in machine.items() if isinstance(value, str | int | float)},
+        "points": [_summarize_point(point) for point in keep_objects(data.get("points"))],
+        "machine": {
+            clean_name(key): clean_name(value) for key, value in machine.items() if isinstance(value, str | int | float)
+        },
     }
 
 
-def _at(one: Mapping[str, Any]) -> dict[str, Any]:
-    speeds = objects(one.get("speeds"))
-    given = [[number(d) for d in items(speed.get("durations"), CALLS)] for speed in speeds]
-    series = [[one for one in durations if one is not None and one > 0] for durations in given]
-    low = min((min(s) for s in series if s), default=0.0)
-    high = BEYOND * max((sorted(s)[int(FAR * (len(s) - 1))] for s in series if s), default=0.0)
-    sizes = [f"{name(key)}={whole(size)}" for key, size in fields(one.get("point")).items()]
+def _summarize_point(point: Mapping[str, object]) -> PageData:
+    speeds = keep_objects(point.get("speeds"))
+    series = [_read_durations(speed) for speed in speeds]
+    low = min((min(durations) for durations in series if durations), default=0.0)
+    high = HISTOGRAM_MARGIN * max((_find_quantile(durations) for durations in series if durations), default=0.0)
+    sizes = [f"{clean_name(key)}={clean_whole_number(size)}" for key, size in keep_object(point.get("point")).items()]
     return {
         "point": ", ".join(sizes) or "the fixed shape",
-        "base": name(one.get("base")),
+        "base": clean_name(point.get("base")),
         "low": low,
         "high": high,
         "speeds": [
             {
-                "arm": name(speed.get("arm")),
-                **{key: number(speed.get(key)) for key in ("p50", "p95", "p99")},
-                "ratio": name(fields(speed.get("ratio")).get("text")),
-                "bins": bins(durations, low, high),
+                "arm": clean_name(speed.get("arm")),
+                **{key: clean_number(speed.get(key)) for key in ("p50", "p95", "p99")},
+                "ratio": clean_name(keep_object(speed.get("ratio")).get("text")),
+                "bins": count_bins(durations, low, high),
                 "calls": len(durations),
             }
             for speed, durations in zip(speeds, series, strict=True)
         ],
-        "failures": {name(key): text(value) for key, value in fields(one.get("failures")).items()},
+        "failures": {clean_name(key): clean_text(value) for key, value in keep_object(point.get("failures")).items()},
     }
 
 
-def bins(durations: list[float | int], low: float, high: float) -> list[int]:
-    """How many calls took how long, between the ends, in steps of equal ratio."""
-    counts = [0] * BINS
+def _read_durations(speed: Mapping[str, object]) -> list[float]:
+    numbers = [clean_number(duration) for duration in keep_list(speed.get("durations"), MAX_CALLS)]
+    return [number for number in numbers if number is not None and number > 0]
+
+
+def _find_quantile(durations: Sequence[float]) -> float:
+    return sorted(durations)[int(HISTOGRAM_QUANTILE * (len(durations) - 1))]
+
+
+def count_bins(durations: Sequence[float], low: float, high: float) -> list[int]:
+    """Return how many calls fall into each bin between `low` and `high`. The bins have equal ratios."""
+    counts = [0] * HISTOGRAM_BINS
     if low <= 0 or high <= low:
         return counts
-    scale = BINS / math.log(high / low)
-    for one in durations:
-        if one <= high:
-            counts[min(BINS - 1, int(math.log(one / low) * scale))] += 1
+    scale = HISTOGRAM_BINS / math.log(high / low)
+    for duration in durations:
+        if duration <= high:
+            counts[min(HISTOGRAM_BINS - 1, int(math.log(duration / low) * scale))] += 1
     return counts

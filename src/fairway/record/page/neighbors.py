@@ -1,86 +1,97 @@
-"""The nodes around one node: who gives it its values, and who takes what it gives."""
+"""Find the nodes around one node: those that its inputs come from, and those that read its outputs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
-from fairway.record.page.graph import module_of
-from fairway.record.page.sanitize import name
+from fairway.record.page.graph import find_module, list_subgraphs, name_node
+from fairway.record.page.sanitize import PageData, clean_name
 
-STEPS = 2
-WIDE = 6
-"""Nodes in a column; what is beyond is counted."""
+if TYPE_CHECKING:
+    import onnx
+
+MAX_STEPS = 2
+MAX_COLUMN_NODES = 6
+"""Nodes in a column. The others are counted."""
+MAX_VALUES = 8
+"""Inputs and outputs of a node that are listed."""
 
 
-def neighbourhood(proto: Any, at: Mapping[str, str]) -> dict[str, Any] | None:
-    """Columns of nodes from two steps before to two steps after the one named; None where the file has none such."""
-    graph = proto.graph
-    middle = _find(graph, at)
+def find_neighborhood(model: onnx.ModelProto, place: Mapping[str, str]) -> PageData | None:
+    """Return columns of nodes around the node that `place` names, or None if the file has no such node."""
+    links = _Links(model.graph)
+    middle = _find_node(model.graph, place)
     if middle is None:
         return None
-    makers = {value: index for index, node in enumerate(graph.node) for value in node.output if value}
-    takers: dict[str, list[int]] = {}
-    for index, node in enumerate(graph.node):
-        for value in _reads(node):
-            takers.setdefault(value, []).append(index)
     columns = {middle: 0}
     left_out = 0
-    for way in (-1, 1):
+    directions: tuple[Literal[-1, 1], ...] = (-1, 1)
+    for direction in directions:
         edge = [middle]
-        for step in range(1, STEPS + 1):
-            found = [one for index in edge for one in _next(graph.node[index], way, makers, takers)]
-            near = list(dict.fromkeys(one for one in found if one not in columns))
-            left_out += max(0, len(near) - WIDE)
-            edge = near[:WIDE]
-            columns.update(dict.fromkeys(edge, way * step))
+        for step in range(1, MAX_STEPS + 1):
+            candidates = [other for index in edge for other in links.follow(index, direction)]
+            near = list(dict.fromkeys(other for other in candidates if other not in columns))
+            left_out += max(0, len(near) - MAX_COLUMN_NODES)
+            edge = near[:MAX_COLUMN_NODES]
+            columns.update(dict.fromkeys(edge, direction * step))
     order = sorted(columns, key=lambda index: (columns[index], index))
-    place = {index: number for number, index in enumerate(order)}
+    numbers = {index: number for number, index in enumerate(order)}
     return {
-        "nodes": [_shown(graph.node[index], columns[index], index == middle) for index in order],
+        "nodes": [_describe_node(model.graph.node[index], columns[index], index == middle) for index in order],
         "edges": [
-            [place[makers[value]], place[index], name(value)]
+            [numbers[links.makers[value]], numbers[index], clean_name(value)]
             for index in order
-            for value in dict.fromkeys(_reads(graph.node[index]))
-            if makers.get(value) in place
+            for value in dict.fromkeys(_list_inputs(model.graph.node[index]))
+            if links.makers.get(value) in numbers
         ],
         "left_out": left_out,
     }
 
 
-def _find(graph: Any, at: Mapping[str, str]) -> int | None:
-    value, called = at.get("value"), at.get("node")
+class _Links:
+    """The nodes that make and that read each value, by their index in the graph."""
+
+    def __init__(self, graph: onnx.GraphProto) -> None:
+        self._nodes = graph.node
+        self.makers = {value: index for index, node in enumerate(graph.node) for value in node.output if value}
+        self._readers: dict[str, list[int]] = {}
+        for index, node in enumerate(graph.node):
+            for value in _list_inputs(node):
+                self._readers.setdefault(value, []).append(index)
+
+    def follow(self, index: int, direction: Literal[-1, 1]) -> Iterator[int]:
+        node = self._nodes[index]
+        if direction < 0:
+            yield from (self.makers[value] for value in _list_inputs(node) if value in self.makers)
+        else:
+            yield from (reader for value in node.output for reader in self._readers.get(value, ()))
+
+
+def _find_node(graph: onnx.GraphProto, place: Mapping[str, str]) -> int | None:
+    value, name = place.get("value"), place.get("node")
     for index, node in enumerate(graph.node):
-        if (value and value in node.output) or (called and node.name == called):
+        if (value and value in node.output) or (name and node.name == name):
             return index
     return None
 
 
-def _next(node: Any, way: int, makers: Mapping[str, int], takers: Mapping[str, list[int]]) -> Iterator[int]:
-    if way < 0:
-        yield from (makers[value] for value in _reads(node) if value in makers)
-    else:
-        yield from (index for value in node.output for index in takers.get(value, ()))
-
-
-def _reads(node: Any) -> Iterator[str]:
-    """What a node takes, also from inside its loops and choices."""
+def _list_inputs(node: onnx.NodeProto) -> Iterator[str]:
+    """Yield the values that a node reads, also from inside its loops and branches."""
     yield from (value for value in node.input if value)
-    for attribute in node.attribute:
-        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-            for inner in graph.node:
-                yield from _reads(inner)
+    for subgraph in list_subgraphs(node):
+        for inner in subgraph.node:
+            yield from _list_inputs(inner)
 
 
-def _shown(node: Any, column: int, wrong: bool) -> dict[str, Any]:
-    scope = module_of(node)
-    weights = [name(value) for value in node.input if value]
+def _describe_node(node: onnx.NodeProto, column: int, wrong: bool) -> PageData:
+    scope = find_module(node)
     return {
-        "name": name(node.name or (node.output[0] if node.output else "")),
-        "operator": name(node.op_type),
-        "module": name(".".join(scope[0])) if scope else "",
-        "takes": weights[:8],
-        "gives": [name(value) for value in node.output[:8]],
+        "name": clean_name(name_node(node)),
+        "operator": clean_name(node.op_type),
+        "module": clean_name(".".join(scope[0])) if scope else "",
+        "takes": [clean_name(value) for value in node.input if value][:MAX_VALUES],
+        "gives": [clean_name(value) for value in node.output[:MAX_VALUES]],
         "column": column,
         "wrong": wrong,
     }

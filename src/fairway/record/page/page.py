@@ -1,170 +1,165 @@
-"""The page: one file that holds its style, its script and its data, and asks no other host for anything."""
+"""The report page: one HTML file with its style, its script and its data. It loads nothing from other hosts."""
 
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import html
 import json
-import os
 import re
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
-from fairway.model.memory_check import is_regular
-from fairway.record.files import FORMAT, hash_file, record_path, versions
-from fairway.record.page.comparison import compare
+from fairway.model.memory_check import is_regular_file
+from fairway.record.files import get_record_path, hash_file, read_versions
+from fairway.record.page.comparison import compare_summaries
 from fairway.record.page.graph import read_graph
-from fairway.record.page.measurements import read_measured
-from fairway.record.page.neighbors import neighbourhood
-from fairway.record.page.sanitize import text
-from fairway.record.page.summary import WRONG, Story, tell
-from fairway.record.reader import compare_with_record, read_object
+from fairway.record.page.measurements import read_measurement
+from fairway.record.page.neighbors import find_neighborhood
+from fairway.record.page.sanitize import PageData, clean_text
+from fairway.record.page.summary import WRONG, Summary, summarize
+from fairway.record.reader import compare_with_record, read_overview
+from fairway.record.schema import Record
+from fairway.workers.staging import replace_file
 
-LARGEST = 2_800_000
-"""Bytes of a page. Names of nodes, then samples, are left out until it fits."""
+LARGEST_PAGE_BYTES = 2_800_000
+"""Names of nodes, then samples, are left out of a larger page until it fits."""
+MAX_TITLE_CHARACTERS = 200
 
 SCRIPTS = ("drawing.js", "evidence.js", "graph.js", "measured.js", "page.js")
 
 
 def make_page(given: Sequence[Path], measured: Sequence[Path] = (), back: str | None = None) -> str:
-    """The page for files and records, each with what the other says of it, and for what was measured besides.
+    """Return the page for files and records, and for measurements of them.
 
-    `back` is where the page was opened from, for one that is not a file of its own.
+    `back` is the address that the page was opened from, for a page that a server shows.
     """
-    stories = [_story(path) for path in given]
-    _tell_apart(stories)
-    besides: dict[str, list[dict[str, Any]]] = {"bench": [], "sensitivity": []}
+    stories = [_make_story(path) for path in given]
+    _number_equal_labels(stories)
+    measurements: dict[str, list[PageData]] = {"bench": [], "sensitivity": []}
     for path in measured:
-        kind, found = read_measured(path)
-        besides[kind].append({"label": path.name, **found})
+        kind, measurement = read_measurement(path)
+        measurements[kind].append({"label": path.name, **measurement})
     data = {
         "stories": stories,
-        "comparison": compare(stories) if len(stories) > 1 else None,
-        **besides,
-        "made_by": f"Fairway {versions().get('fairway', '')}",
+        "comparison": compare_summaries(stories) if len(stories) > 1 else None,
+        **measurements,
+        "made_by": f"Fairway {read_versions().get('fairway', '')}",
         "back": back,
     }
-    page = render(data)
-    while len(page.encode()) > LARGEST:
-        shorter = [_shorten(story) for story in stories]
-        if not any(shorter):
-            raise complain("FW115", f"{given[0].name}: its page would have {len(page.encode())} bytes")
-        page = render(data)
+    page = render_page(data)
+    while len(page.encode()) > LARGEST_PAGE_BYTES:
+        shortened = [_shorten(story) for story in stories]
+        if not any(shortened):
+            seen = f"{given[0].name}: its page would have {len(page.encode())} bytes; {LARGEST_PAGE_BYTES} are allowed"
+            raise complain(Code.RECORD_UNREADABLE, seen)
+        page = render_page(data)
     return page
 
 
-def _shorten(story: Story) -> bool:
-    """Leaves out a quarter of the names of nodes, then of the samples, right ones first; they are counted still."""
+def _shorten(story: Summary) -> bool:
+    """Leave out a quarter of the names of nodes, then of the samples, right ones first. The counts stay."""
     nodes = story["graph"]["nodes"] if story["graph"] else []
     if nodes:
         del nodes[len(nodes) * 3 // 4 :]
         return True
     tested = story["evidence"]["tested"] if story["evidence"] else []
     if tested:
-        tested.sort(key=lambda one: one[1] != WRONG)
+        tested.sort(key=lambda row: row[1] != WRONG)
         del tested[len(tested) * 3 // 4 :]
     return bool(tested)
 
 
 def write_page(path: Path, page: str) -> None:
-    """Whole or not at all: written beside, then renamed."""
-    part = path.with_name(f".{path.name}.part")
+    """Write the page atomically."""
     try:
-        part.write_text(page, encoding="utf-8")
-        os.replace(part, path)
+        replace_file(path, page)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise complain("FW009", f"{path}: {error.strerror or error}") from error
+        raise complain(Code.CANNOT_WRITE, f"{path}: {error.strerror or error}") from error
 
 
-def _story(path: Path) -> Story:
-    """Of a record and the file it is about, where both are there; of a file alone, what can be seen in it."""
+def _make_story(path: Path) -> Summary:
+    """Return the summary of a record and of the file it is about, or of a file alone."""
     if path.suffix == ".json":
-        record = read_object(path)
-        if record.get("format") != FORMAT or "verdict" not in record:
-            raise complain("FW115", f"{path.name}: it is no record of this version's")
-        return _with_graph(record, path.name, _about(path, record))
+        record = read_overview(path)
+        return _add_graph(record, path.name, _find_model(path, record))
     stored, finding = compare_with_record(path)
-    believed = stored if finding is None else None
-    story = _with_graph({} if believed is None else dict(believed.whole), path.name, path)
+    story = _add_graph(stored if finding is None else None, path.name, path)
     if finding is not None:
-        story["note"] = text(f"{finding.code}: {finding.seen}")
+        story["note"] = clean_text(f"{finding.code}: {finding.seen}")
         story["verdict"] = "no record" if stored is None else "changed"
     elif stored is None:
-        story["note"] = f"There is no {record_path(path).name} beside the file: nothing is known of how right it is."
+        story["note"] = f"There is no {get_record_path(path).name} beside the file. Nothing shows that it is right."
     return story
 
 
-def _about(path: Path, record: dict[str, Any]) -> Path | None:
-    """The model file that a record is about, where it lies beside it or where `--json` said, and is the same still."""
-    file = record.get("file")
-    file = file if isinstance(file, dict) else {}
-    near = path.with_name(Path(str(file.get("name", ""))).name or "-")
-    places = [near, Path(record["path"])] if isinstance(record.get("path"), str) else [near]
+def _find_model(path: Path, record: Record) -> Path | None:
+    """Return the unchanged model file of a record: beside it, or at the path that `--json` printed."""
+    if record.file is None:
+        return None
+    places = [path.with_name(record.file.name), *([Path(record.path)] if record.path else [])]
     for place in places:
-        if place.suffix == ".onnx" and is_regular(place) and hash_file(place) == file.get("sha256"):
+        if place.suffix == ".onnx" and is_regular_file(place) and hash_file(place) == record.file.sha256:
             return place
     return None
 
 
-def _with_graph(record: dict[str, Any], label: str, model: Path | None) -> Story:
-    story: Story = {**tell(record, label), "graph": None, "around": None, "note": ""}
+def _add_graph(record: Record | None, label: str, model: Path | None) -> Summary:
+    story: Summary = {**summarize(record, label), "graph": None, "around": None, "note": ""}
     if model is None:
-        story["note"] = "The model file is not beside the record, or has changed: its graph is not shown."
+        story["note"] = "The model file is missing or has changed, so its graph is not shown."
         return story
     story["graph"], proto = read_graph(model)
     for finding in story["findings"]:
         if finding["at"]:
-            story["around"] = neighbourhood(proto, finding["at"])
+            story["around"] = find_neighborhood(proto, finding["at"])
             break
     return story
 
 
-def _tell_apart(stories: Sequence[Story]) -> None:
-    """Two files of one name in two folders are numbered."""
+def _number_equal_labels(stories: Sequence[Summary]) -> None:
+    """Number files with the same name from different folders."""
     labels = [story["label"] for story in stories]
     for number, story in enumerate(stories, 1):
         if labels.count(story["label"]) > 1:
             story["label"] = f"{number}. {story['label']}"
 
 
-def render(data: dict[str, Any]) -> str:
-    title = " · ".join(story["label"] for story in data["stories"])
-    return compose(f"{title[:200]} – Fairway report", asset("page.css"), [asset(one) for one in SCRIPTS], data)
+def render_page(data: PageData) -> str:
+    title = " · ".join(story["label"] for story in data["stories"])[:MAX_TITLE_CHARACTERS]
+    scripts = [read_asset(script) for script in SCRIPTS]
+    return compose_page(f"{title} – Fairway report", read_asset("page.css"), scripts, data)
 
 
-def asset(name: str) -> str:
+def read_asset(name: str) -> str:
     return (files("fairway.record.page") / "assets" / name).read_text(encoding="utf-8")
 
 
-def compose(title: str, style: str, scripts: Sequence[str], data: Any, may: str = "") -> str:
-    """A page around its data. A browser runs the script with this hash, and no other; `may` allows it more."""
+def compose_page(title: str, style: str, scripts: Sequence[str], data: object, extra_policy: str = "") -> str:
+    """Return a page around its data. A browser runs only the script with its hash; `extra_policy` allows it more."""
     script = "\n".join(scripts)
     script = f'(() => {{\n"use strict";\n{script}\n}})();\n'
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src '{_hashed(script)}'; base-uri 'none'{may}"
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src '{_hash_script(script)}'; base-uri 'none'"
     values = {
         "TITLE": html.escape(title),
-        "POLICY": html.escape(policy),
+        "POLICY": html.escape(policy + extra_policy),
         "STYLE": style,
         "SCRIPT": script,
-        "DATA": escaped(data),
+        "DATA": escape_json(data),
     }
-    return re.sub(r"@([A-Z]+)@", lambda found: values[found[1]], asset("page.html"))
+    return re.sub(r"@([A-Z]+)@", lambda match: values[match[1]], read_asset("page.html"))
 
 
-def _hashed(script: str) -> str:
+def _hash_script(script: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def escaped(data: Any) -> str:
-    """JSON that can stand inside a script element: no name can end it, whatever it holds."""
-    told = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+def escape_json(data: object) -> str:
+    """Return JSON for a script element. No name in it can end the element."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character in "<>&\u2028\u2029":
-        told = told.replace(character, f"\\u{ord(character):04x}")
-    return told.encode("utf-8", "replace").decode()
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text.encode("utf-8", "replace").decode()

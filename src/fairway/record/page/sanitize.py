@@ -1,61 +1,63 @@
-"""Values out of records and files become plain text and finite numbers, whoever wrote them."""
+"""Make values from records and files safe to show: plain text and finite numbers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from fairway.diagnostics.render import printable
+from fairway.diagnostics.render import make_printable
 
-NAME, TEXT = 300, 4000
-"""Characters of a name and of a message that are shown."""
+PageData: TypeAlias = dict[str, Any]
+"""JSON for the scripts of a page, which name its keys."""
 
-MANY = 500
-"""Things of one kind that are shown, unless more are expected."""
-
-
-def text(value: Any, most: int = TEXT) -> str:
-    """A message. What would move a cursor or turn the reading direction is a mark, and what is too long is cut."""
-    said = value if isinstance(value, str) else "" if value is None else str(value)
-    cut = said if len(said) <= most else f"{said[:most]}… ({len(said)} characters)"
-    return printable(cut)
+MAX_NAME_CHARACTERS = 300
+MAX_TEXT_CHARACTERS = 4000
+MAX_ITEMS = 500
+"""Items of one kind that are shown, unless more are expected."""
+MAX_BROWSER_INTEGER = 2**53
 
 
-def name(value: Any) -> str:
-    return text(value, NAME)
+def clean_text(value: object, max_characters: int = MAX_TEXT_CHARACTERS) -> str:
+    """Return text without characters that move a cursor or turn the reading direction, cut if it is too long."""
+    text = value if isinstance(value, str) else "" if value is None else str(value)
+    cut = text if len(text) <= max_characters else f"{text[:max_characters]}… ({len(text)} characters)"
+    return make_printable(cut)
 
 
-def number(value: Any) -> float | int | None:
-    """A finite number that a browser holds too, else None."""
+def clean_name(value: object) -> str:
+    return clean_text(value, MAX_NAME_CHARACTERS)
+
+
+def clean_number(value: object) -> float | int | None:
+    """Return a finite number that a browser can hold, or None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     if isinstance(value, int):
-        return value if abs(value) < 2**53 else None
+        return value if abs(value) < MAX_BROWSER_INTEGER else None
     return value if math.isfinite(value) else None
 
 
-def whole(value: Any, otherwise: int = 0) -> int:
-    found = number(value)
-    return otherwise if found is None else int(found)
+def clean_whole_number(value: object) -> int:
+    return int(clean_number(value) or 0)
 
 
-def items(value: Any, most: int = MANY) -> list[Any]:
-    return list(value[:most]) if isinstance(value, list | tuple) else []
+def keep_list(value: object, max_items: int = MAX_ITEMS) -> list[object]:
+    return list(value[:max_items]) if isinstance(value, list | tuple) else []
 
 
-def objects(value: Any, most: int = MANY) -> list[Mapping[str, Any]]:
-    return [one for one in items(value, most) if isinstance(one, Mapping)]
+def keep_objects(value: object, max_items: int = MAX_ITEMS) -> list[Mapping[str, object]]:
+    return [item for item in keep_list(value, max_items) if isinstance(item, Mapping)]
 
 
-def fields(value: Any) -> Mapping[str, Any]:
+def keep_object(value: object) -> Mapping[str, object]:
     return value if isinstance(value, Mapping) else {}
 
 
-def place(file: Any) -> str:
-    """A path as far as a colleague needs it: from the current folder, else its last two names."""
-    path = Path(name(file))
+def shorten_path(file: object) -> str:
+    """Return a path relative to the current folder, or else its last two names."""
+    path = Path(clean_name(file))
     if not path.is_absolute():
         return str(path)
     try:

@@ -1,222 +1,284 @@
-"""A record as the page draws it: only what is drawn, in short form, every value of it checked."""
+"""The summary of a record that a page draws: only what is drawn, in short form, with every text made safe to show."""
 
 from __future__ import annotations
 
 import linecache
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from fairway.diagnostics.excuses import count_samples
-from fairway.record.page.sanitize import fields, items, name, number, objects, place, text, whole
+from fairway.record.page.sanitize import PageData, clean_name, clean_number, clean_text, shorten_path
+from fairway.record.schema import Record
+from fairway.record.schema_evidence import EvidenceRecord, SampleRecord
+from fairway.record.schema_parts import FindingRecord, RungRecord, WhereRecord
+from fairway.record.schema_tuning import QuantizedRecord
 
-Story = dict[str, Any]
+Summary: TypeAlias = PageData
 
 RIGHT, WRONG, ILLEGAL = 0, 1, 2
-_RECIPE = re.compile(r"^fairway_recipe_(\w+)_[0-9a-f]{12}\.")
-"""What a recipe's file is called while it is imported."""
+"""The states of a sample."""
 
-SAMPLES = 100_000
+_RECIPE_MODULE = re.compile(r"^fairway_recipe_(\w+)_[0-9a-f]{12}\.")
+"""The module of a recipe while it is imported."""
 
-AROUND = 3
-"""Lines of source shown on either side of one, where the file still has it."""
+MAX_SAMPLES = 100_000
+MAX_ITEMS = 500
+MAX_RUNGS = 100
+MAX_FINDINGS = 100
+MAX_SOURCE_CHARACTERS = 20_000
+SOURCE_LINES_AROUND = 3
+"""Lines of source shown on either side of the line of a finding."""
 
 
-def tell(record: Mapping[str, Any], label: str) -> Story:
-    """The story of one record. What is missing in it is empty here, never a reason to fail."""
-    subject, evidence = fields(record.get("subject")), fields(record.get("evidence"))
-    domain = fields(subject.get("domain"))
-    dims = [_dim(key, fields(value)) for key, value in domain.items()]
+def summarize(record: Record | None, label: str) -> Summary:
+    """Return the summary of one record, or of a file without a record."""
+    if record is None:
+        return _summarize_nothing(label)
+    subject = record.subject
+    dims = [
+        {
+            "name": clean_name(name),
+            "low": dim.low,
+            "high": dim.high,
+            "multiple": dim.multiple,
+            "declared": dim.declared,
+        }
+        for name, dim in subject.domain.items()
+    ]
+    names = list(subject.domain)
     return {
-        "label": name(label),
-        "verdict": name(record.get("verdict") or "no record"),
-        "route": name(record.get("route")),
-        "opset": number(record.get("opset")),
+        "label": clean_name(label),
+        "verdict": record.verdict,
+        "route": clean_name(record.route),
+        "opset": clean_number(record.opset),
         "subject": {
-            "name": name(subject.get("name")),
-            "class": _RECIPE.sub(r"\1.", name(subject.get("class"))),
-            "sha256": name(subject.get("sha256")),
-            "inputs": [name(one) for one in items(subject.get("inputs"))],
-            "outputs": [name(one) for one in items(subject.get("outputs"))],
+            "name": clean_name(subject.name),
+            "class": _RECIPE_MODULE.sub(r"\1.", clean_name(subject.class_name)),
+            "sha256": subject.sha256,
+            "inputs": [clean_name(line) for line in subject.inputs[:MAX_ITEMS]],
+            "outputs": [clean_name(output) for output in subject.outputs[:MAX_ITEMS]],
         },
         "dims": dims,
-        "example": _point(subject.get("example"), list(domain)),
-        "evidence": _evidence(evidence, list(domain), fields(subject.get("example"))) if evidence else None,
-        "ladder": [_rung(one) for one in objects(record.get("ladder"), 100)],
+        "example": _order_sizes(subject.example, names),
+        "evidence": None if record.evidence is None else _summarize_evidence(record.evidence, names, subject.example),
+        "ladder": [_summarize_rung(rung) for rung in record.ladder[:MAX_RUNGS]],
         "remedies": [
-            {key: text(one.get(key)) for key in ("name", "note", "cures", "title", "safety")}
-            for one in objects(record.get("remedies"))
+            {
+                "name": remedy.name,
+                "note": clean_text(remedy.note),
+                "cures": clean_text(remedy.cures),
+                "title": clean_text(remedy.title),
+                "safety": clean_text(remedy.safety),
+            }
+            for remedy in record.remedies[:MAX_ITEMS]
         ],
         "rewritten": [
-            {key: text(one.get(key), 20_000) for key in ("functions", "before", "after")}
-            for one in objects(record.get("rewritten"))
+            {
+                "functions": clean_text(change.functions),
+                "before": clean_text(change.before, MAX_SOURCE_CHARACTERS),
+                "after": clean_text(change.after, MAX_SOURCE_CHARACTERS),
+            }
+            for change in record.rewritten[:MAX_ITEMS]
         ],
-        "findings": [_finding(one) for one in objects(record.get("findings"), 100)],
-        "versions": {name(key): name(value) for key, value in fields(record.get("versions")).items()},
-        "machine": name(record.get("machine")),
-        "settings": {name(key): name(value) for key, value in fields(record.get("settings")).items()},
-        "reproduce": _reproduce(record, dims),
-        "quantised": _quantised(fields(record.get("quantised"))),
-        "sha256": name(fields(record.get("file")).get("sha256")),
+        "findings": [_summarize_finding(finding) for finding in record.findings[:MAX_FINDINGS]],
+        "versions": {clean_name(package): clean_name(version) for package, version in record.versions.items()},
+        "machine": clean_name(record.machine),
+        "settings": {key: clean_name(value) for key, value in record.settings.as_dict().items()},
+        "reproduce": [shlex.join(words) for words in _list_commands(record)],
+        "quantized": None if record.quantized is None else _summarize_quantization(record.quantized),
+        "sha256": "" if record.file is None else record.file.sha256,
     }
 
 
-def _dim(key: str, value: Mapping[str, Any]) -> dict[str, Any]:
+def _summarize_nothing(label: str) -> Summary:
+    lists = ("dims", "example", "ladder", "remedies", "rewritten", "findings", "reproduce")
     return {
-        "name": name(key),
-        "low": whole(value.get("low")),
-        "high": whole(value.get("high")),
-        "multiple": whole(value.get("multiple"), 1),
-        "declared": bool(value.get("declared", True)),
+        "label": clean_name(label),
+        "verdict": "no record",
+        "route": "",
+        "opset": None,
+        "subject": {"name": "", "class": "", "sha256": "", "inputs": [], "outputs": []},
+        **{key: [] for key in lists},
+        "evidence": None,
+        "versions": {},
+        "machine": "",
+        "settings": {},
+        "quantized": None,
+        "sha256": "",
     }
 
 
-def _point(value: Any, dims: Sequence[str]) -> list[int | None]:
-    """Sizes in the order of the dims."""
-    sizes = fields(value)
-    return [None if number(sizes.get(dim)) is None else whole(sizes[dim]) for dim in dims]
+def _order_sizes(sizes: Mapping[str, int], names: Sequence[str]) -> list[int | None]:
+    """Return the sizes in the order of the dims."""
+    return [None if name not in sizes else int(clean_number(sizes[name]) or 0) for name in names]
 
 
-def _evidence(evidence: Mapping[str, Any], dims: Sequence[str], example: Mapping[str, Any]) -> dict[str, Any]:
-    leg = fields(evidence.get("differential"))
-    tested = [_tested(one, dims) for one in objects(evidence.get("tested"), SAMPLES)]
-    sides = [pair for pair in map(items, items(evidence.get("sides"))) if len(pair) == 2]
+def _summarize_evidence(evidence: EvidenceRecord, names: Sequence[str], example: Mapping[str, int]) -> Summary:
+    again = evidence.differential
+    tested = [_summarize_sample(sample, names) for sample in evidence.tested[:MAX_SAMPLES]]
     return {
-        "level": name(evidence.get("level")),
-        "yardstick": text(evidence.get("yardstick")),
-        "factor": number(evidence.get("factor")),
-        "seconds": number(evidence.get("seconds")),
-        "spent": {name(key): number(value) for key, value in fields(evidence.get("spent")).items()},
+        "level": clean_name(evidence.level),
+        "yardstick": clean_text(evidence.yardstick),
+        "factor": clean_number(evidence.factor),
+        "seconds": clean_number(evidence.seconds),
+        "spent": {clean_name(what): clean_number(seconds) for what, seconds in evidence.spent.items()},
         "outputs": [
             {
-                "name": name(one.get("name")),
-                "dtype": name(one.get("dtype")),
-                **{key: number(one.get(key)) for key in ("ratio", "file_error", "own_error")},
+                "name": clean_name(output.name),
+                "dtype": clean_name(output.dtype),
+                "ratio": clean_number(output.ratio),
+                "file_error": clean_number(output.file_error),
+                "own_error": clean_number(output.own_error),
             }
-            for one in objects(evidence.get("outputs"))
+            for output in evidence.outputs[:MAX_ITEMS]
         ],
         "tested": tested,
-        "counts": [sum(one[1] == state for one in tested) for state in (RIGHT, WRONG, ILLEGAL)],
-        "samples": count_samples([(one[1] == RIGHT, one[7]) for one in tested if one[1] != ILLEGAL]),
-        "smallest": _point(evidence["smallest"], dims) if evidence.get("smallest") else None,
-        "boundaries": [text(one) for one in items(evidence.get("boundaries"))],
-        "sides": [[_point(end, dims) for end in pair] for pair in sides],
+        "counts": [sum(row[1] == state for row in tested) for state in (RIGHT, WRONG, ILLEGAL)],
+        "samples": count_samples([(row[1] == RIGHT, row[7]) for row in tested if row[1] != ILLEGAL]),
+        "smallest": _order_sizes(evidence.smallest, names) if evidence.smallest else None,
+        "boundaries": [clean_text(boundary) for boundary in evidence.boundaries[:MAX_ITEMS]],
+        "sides": [
+            [_order_sizes(right, names), _order_sizes(wrong, names)] for right, wrong in evidence.sides[:MAX_ITEMS]
+        ],
         "probed": [
-            _point({**example, dim: size}, dims)
-            for dim, sizes in fields(evidence.get("wrong_at")).items()
-            for size in items(sizes)[:200]
+            _order_sizes({**example, dim: size}, names)
+            for dim, sizes in evidence.wrong_at.items()
+            for size in sizes[:MAX_ITEMS]
         ],
-        "undecided": whole(evidence.get("undecided")),
+        "undecided": clean_number(evidence.undecided) or 0,
         "again": {
-            **{key: bool(leg.get(key)) for key in ("done", "same", "harmless")},
-            "note": text(leg.get("note")),
-            "differences": [text(one) for one in items(leg.get("differences"))[:50]],
+            "done": again.done,
+            "same": again.same,
+            "harmless": again.harmless,
+            "note": clean_text(again.note),
+            "differences": [clean_text(difference) for difference in again.differences[:MAX_ITEMS]],
         },
-        "second_runtime": text(evidence.get("second_runtime")),
+        "second_runtime": clean_text(evidence.second_runtime),
     }
 
 
-def _tested(one: Mapping[str, Any], dims: Sequence[str]) -> list[Any]:
-    """A row: sizes, state, ratio, ratios by output, kind of values, seed, note, excuse. There may be thousands."""
-    note = text(one.get("note"), 500)
-    state = ILLEGAL if note.startswith("not legal") else RIGHT if one.get("right") is True else WRONG
-    kind = "your data" if one.get("data") is not None else name(one.get("flavour"))
-    ratios = [number(ratio) for ratio in items(one.get("ratios"))]
-    excuse = text(one.get("excused"), 100) if state == RIGHT else ""
-    ratio, seed = number(one.get("ratio")), whole(one.get("seed"))
-    return [_point(one.get("point"), dims), state, ratio, ratios, kind, seed, note, excuse]
+def _summarize_sample(sample: SampleRecord, names: Sequence[str]) -> list[Any]:
+    """Return a row: sizes, state, ratio, ratios by output, kind of values, seed, note, excuse.
+
+    There may be thousands, so a row has no keys.
+    """
+    state = ILLEGAL if not sample.is_legal else RIGHT if sample.right else WRONG
+    return [
+        _order_sizes(sample.point, names),
+        state,
+        clean_number(sample.ratio),
+        [clean_number(ratio) for ratio in sample.ratios[:MAX_ITEMS]],
+        "your data" if sample.data is not None else clean_name(sample.flavor),
+        clean_number(sample.seed) or 0,
+        clean_text(sample.note, 500),
+        clean_text(sample.excused, 100) if state == RIGHT else "",
+    ]
 
 
-def _rung(one: Mapping[str, Any]) -> dict[str, Any]:
-    samples = [whole(count) for count in items(one.get("samples"))]
+def _summarize_rung(rung: RungRecord) -> Summary:
     return {
-        "route": name(one.get("route")),
-        "verdict": name(one.get("verdict")),
-        **{key: number(one.get(key)) or 0 for key in ("seconds", "export_seconds", "peak_mb")},
-        "samples": samples if len(samples) == 2 else None,
-        "evidence": text(one.get("evidence")),
-        "remedies": [name(remedy) for remedy in items(one.get("remedies"))],
-        "refused": [{key: text(row.get(key)) for key in ("remedy", "reason")} for row in objects(one.get("refused"))],
+        "route": clean_name(rung.route),
+        "verdict": clean_name(rung.verdict),
+        "seconds": clean_number(rung.seconds) or 0,
+        "export_seconds": clean_number(rung.export_seconds) or 0,
+        "peak_mb": clean_number(rung.peak_mb) or 0,
+        "samples": None if rung.samples is None else [clean_number(count) or 0 for count in rung.samples],
+        "evidence": clean_text(rung.evidence),
+        "remedies": [clean_name(remedy) for remedy in rung.remedies[:MAX_ITEMS]],
+        "refused": [
+            {"remedy": clean_text(refusal.remedy), "reason": clean_text(refusal.reason)}
+            for refusal in rung.refused[:MAX_ITEMS]
+        ],
         "findings": [
-            {"code": name(row.get("code")), "seen": text(row.get("seen")), "where": _shorter(row.get("where"))}
-            for row in objects(one.get("findings"))
+            {"code": clean_name(finding.code), "seen": clean_text(finding.seen), "where": _shorten_place(finding.where)}
+            for finding in rung.findings[:MAX_ITEMS]
         ],
     }
 
 
-def _shorter(where: Any) -> str:
-    """The text of a place, which begins with a path."""
-    file, colon, rest = text(where).partition(":")
-    return place(file) + colon + rest if colon and file.startswith("/") else text(where)
+def _shorten_place(where: str | None) -> str:
+    """Return the text of a place with its path cut."""
+    file, colon, rest = clean_text(where).partition(":")
+    return shorten_path(file) + colon + rest if colon and file.startswith("/") else clean_text(where)
 
 
-def _finding(one: Mapping[str, Any]) -> dict[str, Any]:
-    where = fields(one.get("where"))
-    line = whole(where.get("line"))
+def _summarize_finding(finding: FindingRecord) -> Summary:
+    where = finding.where or WhereRecord()
     return {
-        **{key: text(one.get(key)) for key in ("code", "title", "severity", "kind", "seen", "why")},
+        "code": clean_text(finding.code),
+        "title": clean_text(finding.title),
+        "severity": clean_text(finding.severity),
+        "kind": clean_text(finding.kind),
+        "seen": clean_text(finding.seen),
+        "why": clean_text(finding.why),
         "where": {
-            **{key: text(where.get(key)) for key in ("function", "source", "module", "node")},
-            "file": place(where.get("file")) if where.get("file") else "",
-            "line": line,
-            "around": _around(where.get("file"), line, where.get("source")),
+            "function": clean_text(where.function),
+            "source": clean_text(where.source),
+            "module": clean_text(where.module),
+            "node": clean_text(where.node),
+            "file": shorten_path(where.file) if where.file else "",
+            "line": clean_number(where.line) or 0,
+            "around": _read_lines_around(where),
         },
-        "todo": [text(step) for step in items(one.get("todo"))],
-        "upstream": [text(issue) for issue in items(one.get("upstream"))],
-        "at": {key: text(value) for key, value in fields(one.get("data")).items() if key in ("node", "value")},
+        "todo": [clean_text(step) for step in finding.todo[:MAX_ITEMS]],
+        "upstream": [clean_text(issue) for issue in finding.upstream[:MAX_ITEMS]],
+        "at": {key: clean_text(finding.data[key]) for key in ("node", "value") if key in finding.data},
     }
 
 
-def _around(file: Any, line: int, source: Any) -> list[list[Any]]:
-    """The lines near the one that is named, only where the file on this machine still has it there."""
-    if not isinstance(file, str) or not isinstance(source, str) or not source.strip() or line < 1:
+def _read_lines_around(where: WhereRecord) -> list[list[int | str]]:
+    """Return the lines near the one of a finding, if the file on this machine still has it there."""
+    file, line, source = where.file, where.line, where.source
+    if file is None or source is None or not source.strip() or line is None or not 1 <= line < 2**31:
         return []
     if Path(file).suffix != ".py" or linecache.getline(file, line).strip() != source.strip():
         return []
-    near = range(max(1, line - AROUND), line + AROUND + 1)
-    return [[n, text(linecache.getline(file, n).rstrip("\n"), 400)] for n in near if linecache.getline(file, n)]
+    near = range(max(1, line - SOURCE_LINES_AROUND), line + SOURCE_LINES_AROUND + 1)
+    lines = [(number, linecache.getline(file, number)) for number in near]
+    return [[number, clean_text(text.rstrip("\n"), 400)] for number, text in lines if text]
 
 
-def _reproduce(record: Mapping[str, Any], dims: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Commands that do the same again, quoted for a shell. The recipe's own path is not in a record."""
-    settings, versions = fields(record.get("settings")), fields(record.get("versions"))
-    known = name(fields(record.get("file")).get("name") or "MODEL.onnx")
-    pins = [f"{name(key)}=={name(value).partition('+')[0]}" for key, value in versions.items()]
-    pins = [one for one in pins if not one.startswith(("python==", "fairway=="))]
-    found = [["pip", "install", *pins]] if pins else []
-    level = settings.get("level")
-    if level is not None:
-        words = [f"{dim['name']}={dim['low']}..{dim['high']}" for dim in dims if dim["declared"]]
-        words += [f"{dim['name']}%{dim['multiple']}" for dim in dims if dim["multiple"] > 1]
-        domain = [one for word in words for one in ("--dim", word)]
-        how = ["--level", name(level)]
-        options = [] if number(settings.get("opset")) is None else ["--opset", str(whole(settings["opset"]))]
-        options += [] if settings.get("remedies", True) else ["--no-remedies"]
-        options += [one for route in items(settings.get("routes")) for one in ("--route", name(route))]
-        target = known.replace(".wrong.onnx", ".onnx")
-        found.append(["fairway", "export", "RECIPE.py", "-o", target, *domain, *how, *options])
-        found += [["fairway", "verify", known, "RECIPE.py", *domain, *how]] if level != "none" else []
-    return [shlex.join(words) for words in found]
+def _list_commands(record: Record) -> Iterator[list[str]]:
+    """Yield the commands that do the same again. The path of the recipe is not in a record."""
+    pins = [f"{name}=={version.partition('+')[0]}" for name, version in record.versions.items()]
+    pins = [pin for pin in pins if not pin.startswith(("python==", "fairway=="))]
+    if pins:
+        yield ["pip", "install", *pins]
+    settings, dims = record.settings, record.subject.domain
+    if settings.level is None:
+        return
+    bounds = [f"{name}={dim.low}..{dim.high}" for name, dim in dims.items() if dim.declared]
+    bounds += [f"{name}%{dim.multiple}" for name, dim in dims.items() if dim.multiple > 1]
+    domain = [word for bound in bounds for word in ("--dim", clean_name(bound))]
+    domain += ["--level", clean_name(settings.level)]
+    options = [] if settings.opset is None else ["--opset", str(settings.opset)]
+    options += [] if settings.remedies else ["--no-remedies"]
+    options += [word for route in settings.routes for word in ("--route", clean_name(route))]
+    name = "MODEL.onnx" if record.file is None else record.file.name
+    yield ["fairway", "export", "RECIPE.py", "-o", name.replace(".wrong.onnx", ".onnx"), *domain, *options]
+    if settings.level != "none":
+        yield ["fairway", "verify", name, "RECIPE.py", *domain]
 
 
-def _quantised(made: Mapping[str, Any]) -> dict[str, Any] | None:
-    if not made:
-        return None
-    source = fields(made.get("from"))
+def _summarize_quantization(made: QuantizedRecord) -> Summary:
+    shipped = None if made.shipped is None else made.shipped.sha256
     return {
-        "from": name(source.get("name")),
-        "scheme": name(made.get("scheme")),
-        "metric": name(made.get("metric")),
-        "said": text(made.get("said")),
+        "from": clean_name(made.source.name),
+        "scheme": clean_name(made.scheme),
+        "metric": clean_name(made.metric),
+        "said": clean_text(made.said),
         "tried": [
             {
-                "scheme": name(one.get("scheme")),
-                **{key: number(one.get(key)) for key in ("bytes", "size_share", "drop")},
-                "speed": text(fields(one.get("speed")).get("said")) or "not taken",
-                "shipped": one.get("sha256") == fields(made.get("shipped")).get("sha256"),
+                "scheme": clean_name(variant.scheme),
+                "bytes": clean_number(variant.bytes),
+                "size_share": clean_number(variant.size_share),
+                "drop": clean_number(variant.drop),
+                "speed": "not taken" if variant.speed is None else clean_text(variant.speed.said) or "not taken",
+                "shipped": variant.sha256 == shipped,
             }
-            for one in objects(made.get("tried"))
+            for variant in made.tried[:MAX_ITEMS]
         ],
     }

@@ -1,1 +1,1 @@
-"""A folder of records as live pages, for the person at this machine alone."""
+"""Live pages of the records in a folder, served on this machine."""

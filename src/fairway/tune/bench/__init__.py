@@ -1,1 +1,1 @@
-"""How fast a file is, beside what else could run it, with intervals that can be believed."""
+"""The speed of files compared with other engines, with honest confidence intervals."""

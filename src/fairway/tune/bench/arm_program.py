@@ -1,7 +1,7 @@
-"""The program of one arm: a process that opens one thing, runs it when told, and times itself.
+"""The program of one arm: a process that opens one thing, runs it on request, and times itself.
 
-It answers each line of JSON on standard input with one. What it opens is told in the first: ONNX Runtime and OpenVINO
-are opened without torch, so that memory and loading time are those of a service that has none.
+It answers each line of JSON on standard input with one line. ONNX Runtime and OpenVINO are opened without torch, so
+that memory and loading time are those of a service without torch.
 """
 
 from __future__ import annotations
@@ -12,16 +12,23 @@ import random
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from fairway.tune.bench.paired_timing import clock
+from fairway.model.ort_session import SessionSettings, open_session
+from fairway.tune.bench.paired_timing import time_calls
 
+Job: TypeAlias = dict[str, Any]
+"""A line of JSON: the settings of an arm, or an answer."""
+
+Array: TypeAlias = npt.NDArray[np.generic]
 Call = Callable[[], object]
-Opened = Callable[[list[Any]], Call]
-"""From the input tensors of one point to the call that is timed."""
+CallMaker = Callable[[list[Array]], Call]
+"""Turns the input tensors of one point into the call that is timed."""
 
 LEVELS = {
     "none": "ORT_DISABLE_ALL",
@@ -29,35 +36,31 @@ LEVELS = {
     "extended": "ORT_ENABLE_EXTENDED",
     "all": "ORT_ENABLE_ALL",
 }
-"""ONNX Runtime's optimisation levels by the names used here."""
+"""ONNX Runtime's optimization levels by the names used here."""
 
 BFLOAT16 = 16
-"""Its number among ONNX's dtypes."""
+"""The number of bfloat16 among ONNX's dtypes."""
 
 
-def open_ort(job: dict[str, Any]) -> Opened:
-    session = _session(job)
-    return lambda arrays: _ort_call(session, job, arrays)
+def open_ort(job: Job) -> CallMaker:
+    session = _open_session(job)
+    return lambda arrays: _make_ort_call(session, job, arrays)
 
 
-def _session(job: dict[str, Any], profile: str | None = None) -> Any:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, LEVELS[job["level"]])
-    options.intra_op_num_threads = job["threads"]
-    options.inter_op_num_threads = 1
+def _open_session(job: Job, profile: str | None = None) -> Any:
+    settings = SessionSettings(job["threads"], LEVELS[job["level"]])
     if profile is not None:
-        options.enable_profiling = True
-        options.profile_file_prefix = profile
-        options.optimized_model_filepath = f"{profile}.onnx"
-        external = "session.optimized_model_external_initializers_file_name"
-        options.add_session_config_entry(external, f"{Path(profile).name}.data")
-    return onnxruntime.InferenceSession(job["path"], options, providers=["CPUExecutionProvider"])
+        key = "session.optimized_model_external_initializers_file_name"
+        settings = replace(
+            settings,
+            profile_prefix=profile,
+            optimized_model_path=f"{profile}.onnx",
+            config_entries={key: f"{Path(profile).name}.data"},
+        )
+    return open_session(job["path"], settings)
 
 
-def _ort_call(session: Any, job: dict[str, Any], arrays: list[Any]) -> Call:
+def _make_ort_call(session: Any, job: Job, arrays: list[Array]) -> Call:
     if "bfloat16" not in job["dtypes"]:
         feeds = dict(zip(job["names"], arrays, strict=True))
         return lambda: session.run(None, feeds)
@@ -73,38 +76,38 @@ def _ort_call(session: Any, job: dict[str, Any], arrays: list[Any]) -> Call:
     return lambda: session.run_with_ort_values(None, values)
 
 
-def open_openvino(job: dict[str, Any]) -> Opened:
+def open_openvino(job: Job) -> CallMaker:
     import openvino
 
     settings = {"INFERENCE_NUM_THREADS": job["threads"], "INFERENCE_PRECISION_HINT": "f32"}
     compiled = openvino.Core().compile_model(job["path"], "CPU", settings)
 
-    def ready(arrays: list[Any]) -> Call:
+    def make_call(arrays: list[Array]) -> Call:
         if "bfloat16" in job["dtypes"]:
-            raise NotImplementedError("bfloat16 inputs are not given to OpenVINO here")
+            raise NotImplementedError("OpenVINO cannot be given bfloat16 inputs here")
         feeds = dict(zip(job["names"], arrays, strict=True))
         return lambda: compiled(feeds)
 
-    return ready
+    return make_call
 
 
-def open_torch(job: dict[str, Any]) -> Opened:
-    """PyTorch as its users run it: in eval mode, without gradients, with every fast path it has."""
+def open_torch(job: Job) -> CallMaker:
+    """Open PyTorch as its users run it: in eval mode, without gradients, with all fast paths."""
     import torch
 
     from fairway.model.recipe import Overrides, load_subject
 
     torch.set_num_threads(job["threads"])
-    said = job["overrides"]
-    bounds = {name: (low, high) for name, (low, high) in said["bounds"].items()}
-    checkpoint = None if said["checkpoint"] is None else Path(said["checkpoint"])
-    overrides = Overrides(tuple(said["inputs"]), bounds, said["multiples"], checkpoint, said["trust"])
+    options = job["overrides"]
+    bounds = {name: (low, high) for name, (low, high) in options["bounds"].items()}
+    checkpoint = None if options["checkpoint"] is None else Path(options["checkpoint"])
+    overrides = Overrides(tuple(options["inputs"]), bounds, options["multiples"], checkpoint, options["trust"])
     subject = load_subject(job["recipe"], overrides)
     model: Any = subject.model.eval()
     if job["engine"] == "compile":
         model = torch.compile(model)
 
-    def ready(arrays: list[Any]) -> Call:
+    def make_call(arrays: list[Array]) -> Call:
         tensors = [
             torch.from_numpy(array).view(getattr(torch, dtype)) if dtype == "bfloat16" else torch.from_numpy(array)
             for array, dtype in zip(arrays, job["dtypes"], strict=True)
@@ -117,10 +120,10 @@ def open_torch(job: dict[str, Any]) -> Opened:
 
         return call
 
-    return ready
+    return make_call
 
 
-ENGINES: dict[str, Callable[[dict[str, Any]], Opened]] = {
+ENGINES: dict[str, Callable[[Job], CallMaker]] = {
     "eager": open_torch,
     "compile": open_torch,
     "ort": open_ort,
@@ -129,56 +132,61 @@ ENGINES: dict[str, Callable[[dict[str, Any]], Opened]] = {
 _IMPORTS = {"eager": "torch", "compile": "torch", "ort": "onnxruntime", "openvino": "openvino"}
 
 
-class Process:
-    """What the process knows: its job, what it opened, and the calls it made ready."""
+class ArmServer:
+    """The state of the process: its job, the opened model, and the prepared call."""
 
     def __init__(self) -> None:
-        self.job: dict[str, Any] = {}
-        self.opened: Opened | None = None
+        self.job: Job = {}
+        self.make_call: CallMaker | None = None
         self.calls: dict[int, Call] = {}
 
-    def open(self, job: dict[str, Any]) -> dict[str, Any]:
-        __import__(_IMPORTS[job["engine"]])  # the imports are the same for every file: they are not what is compared
-        before = memory("VmRSS")
+    def open(self, job: Job) -> Job:
+        __import__(_IMPORTS[job["engine"]])  # imports are not part of the comparison
+        before = read_memory("VmRSS")
         started = time.perf_counter()
-        self.job, self.opened = job, ENGINES[job["engine"]](job)
+        self.job, self.make_call = job, ENGINES[job["engine"]](job)
         return {"seconds": time.perf_counter() - started, "before_bytes": before}
 
-    def time(self, point: int, times: int, calls: int) -> dict[str, Any]:
-        assert self.opened is not None
+    def time(self, point: int, times: int, calls: int) -> Job:
+        assert self.make_call is not None
         if point not in self.calls:
-            self.calls = {point: self.opened(arrays_at(self.job, point))}  # one at a time: inputs may be large
-        _move()
-        return {"seconds": clock(self.calls[point], times, calls), "peak_bytes": memory("VmHWM")}
+            self.calls = {point: self.make_call(load_arrays(self.job, point))}  # one at a time: inputs may be large
+        _change_core()
+        return {"seconds": time_calls(self.calls[point], times, calls), "peak_bytes": read_memory("VmHWM")}
 
-    def profile(self, job: dict[str, Any], point: int, calls: int, prefix: str) -> dict[str, Any]:
-        """Runs with ONNX Runtime's profiler on; answers where it wrote."""
-        session = _session(job, prefix)
-        call = _ort_call(session, job, arrays_at(job, point))
+    def profile(self, job: Job, point: int, calls: int, prefix: str) -> Job:
+        """Run with ONNX Runtime's profiler on and return the path of its output."""
+        session = _open_session(job, prefix)
+        call = _make_ort_call(session, job, load_arrays(job, point))
         for _ in range(calls):
             call()
         return {"events": session.end_profiling()}
 
 
-def _move() -> None:
-    """Goes on from a core drawn at random, free to leave it: a process stays where it is, and two would each have the
-    neighbours of its own core, round after round."""
+def _change_core() -> None:
+    """Move to a random core and stay free to leave it.
+
+    A process tends to stay where it is, and each arm would share its core with the same neighbors in all rounds.
+    """
     if hasattr(os, "sched_setaffinity"):  # Linux
-        cores = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, {random.choice(tuple(cores))})
-        os.sched_setaffinity(0, cores)
+        all_cores = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {random.choice(tuple(all_cores))})
+        os.sched_setaffinity(0, all_cores)
 
 
-def arrays_at(job: dict[str, Any], point: int) -> list[Any]:
-    with np.load(Path(job["points"]) / f"{point}.npz") as held:
-        return [held[str(i)] for i in range(len(job["names"]))]
+def load_arrays(job: Job, point: int) -> list[Array]:
+    """Load the inputs of one point."""
+    with np.load(Path(job["points"]) / f"{point}.npz") as file:
+        return [file[str(i)] for i in range(len(job["names"]))]
 
 
-def memory(what: str) -> int:
-    """Bytes now (VmRSS) or at most so far (VmHWM). getrusage would count the parent's, as it was before exec."""
+def read_memory(field: str) -> int:
+    """Read bytes in use now (VmRSS) or at most so far (VmHWM). getrusage would include the parent's memory before
+    exec.
+    """
     try:
         for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith(f"{what}:"):
+            if line.startswith(f"{field}:"):
                 return int(line.split()[1]) * 1024
     except OSError:
         pass
@@ -186,15 +194,15 @@ def memory(what: str) -> int:
 
 
 def main() -> None:
-    """Answers `{what: arguments}` until standard input ends. What libraries print goes to standard error."""
+    """Answer `{method: arguments}` until standard input ends. Everything that libraries print goes to stderr."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    process = Process()
+    server = ArmServer()
     for line in sys.stdin:
-        asked = json.loads(line)
+        request = json.loads(line)
         try:
-            what, arguments = next(iter(asked.items()))
-            answer = getattr(process, what)(*arguments)
+            method, arguments = next(iter(request.items()))
+            answer = getattr(server, method)(*arguments)
         except BaseException as error:
             answer = {"raised": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(answer) + "\n")

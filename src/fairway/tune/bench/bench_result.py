@@ -1,4 +1,4 @@
-"""What a bench found, as plain data: the command line prints it, a report can draw it."""
+"""The result of a bench, as plain data for the command line and reports."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from fairway.tune.bench.ratio import Ratio
 
 @dataclass(frozen=True)
 class FileNote:
-    """A file that was benched, and what is known of it besides its speed."""
+    """A file that was timed, and its verdict."""
 
     path: str
     bytes: int
-    """With the weights that lie beside it."""
+    """Including external weights."""
     verdict: str
-    """The record's, or `no record`, or `changed` where the record is about other bytes."""
+    """The record's verdict, or `no record`, or `changed` if the record is about other bytes."""
     about: str
     """The same in a line for the user."""
 
     @property
-    def trusted(self) -> bool:
+    def is_verified(self) -> bool:
         return self.verdict == "verified"
 
 
 @dataclass(frozen=True)
 class ArmRow:
-    """One arm: what it is, and what it took to get ready in a process of its own."""
+    """One arm, and the time and memory it needed in its own process."""
 
     name: str
     engine: str
@@ -43,68 +43,68 @@ class ArmRow:
     peak_bytes: int | None = None
     """Of the whole process, over all points."""
     before_bytes: int | None = None
-    """What it held before anything was opened: Python and the engine's libraries."""
+    """Memory before anything was opened: Python and the engine's libraries."""
     failure: str | None = None
-    """Why it has no numbers, or not at every point."""
+    """The reason if it has no numbers, or not at every point."""
 
     @property
     def ready_seconds(self) -> float | None:
-        """Until the first answer."""
+        """Seconds until the first result."""
         if self.open_seconds is None or self.first_seconds is None:
             return None
         return self.open_seconds + self.first_seconds
 
 
 @dataclass(frozen=True)
-class Speed:
-    """One arm at one point. Seconds of a call."""
+class ArmSpeed:
+    """One arm at one point, in seconds for a call."""
 
     arm: str
     p50: float
     p95: float
     p99: float
     ratio: Ratio | None
-    """How many times faster than the first arm; None for that arm itself."""
+    """The speed relative to the first arm, above 1 if faster; None for that arm itself."""
     rounds: tuple[float, ...]
-    """The median of each round; rounds pair up between arms."""
+    """The median of each round. The same index is the same round for all arms."""
     durations: tuple[float, ...]
     """Every duration that was measured."""
 
 
 @dataclass(frozen=True)
-class AtPoint:
+class PointTimings:
     """All arms at one point."""
 
     point: Mapping[str, int]
     base: str
-    speeds: tuple[Speed, ...]
+    speeds: tuple[ArmSpeed, ...]
     failures: Mapping[str, str] = field(default_factory=dict)
-    """Arms without numbers here, each with its reason."""
+    """Arms without numbers at this point, with the reason."""
 
 
 @dataclass(frozen=True)
-class Bench:
-    """Everything measured, and under which conditions."""
+class BenchResult:
+    """Everything measured, and the conditions."""
 
     files: tuple[FileNote, ...]
     arms: tuple[ArmRow, ...]
-    points: tuple[AtPoint, ...]
+    points: tuple[PointTimings, ...]
     profiles: tuple[Profile, ...]
     sizes_from: str
-    """Who says which sizes there are: the recipe, a record, or the file alone."""
+    """The source of the sizes: the recipe, a record, or the file alone."""
     seconds: float
     seed: int
     machine: Mapping[str, Any]
 
     @property
-    def timed(self) -> bool:
+    def has_timings(self) -> bool:
         return any(at.speeds for at in self.points)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON. Ratios also say what follows from them."""
+        """Return the result for JSON. Ratios also have their text."""
         fields = asdict(self)
-        for at, told in zip(self.points, fields["points"], strict=True):
-            for speed, row in zip(at.speeds, told["speeds"], strict=True):
+        for at, point_fields in zip(self.points, fields["points"], strict=True):
+            for speed, row in zip(at.speeds, point_fields["speeds"], strict=True):
                 if speed.ratio is not None:
                     row["ratio"] = speed.ratio.as_dict()
         for arm, row in zip(self.arms, fields["arms"], strict=True):
@@ -114,19 +114,19 @@ class Bench:
         return fields
 
 
-def speeds_of(timings: Timings, base: str) -> tuple[Speed, ...]:
-    """The arms in the order in which they were given."""
-    found = []
+def summarize_timings(timings: Timings, base: str) -> tuple[ArmSpeed, ...]:
+    """Return the speed of each arm, in the order of the timings."""
+    speeds = []
     for name, rounds in timings.samples.items():
         p50, p95, p99 = timings.percentiles(name)
         ratio = None if name == base else timings.ratio(name, base)
-        every = tuple(one for part in timings.durations[name] for one in part)
-        found.append(Speed(name, p50, p95, p99, ratio, rounds, every))
-    return tuple(found)
+        durations = tuple(duration for round_ in timings.durations[name] for duration in round_)
+        speeds.append(ArmSpeed(name, p50, p95, p99, ratio, rounds, durations))
+    return tuple(speeds)
 
 
-def show_seconds(seconds: float) -> str:
-    """Three digits and a unit."""
+def format_seconds(seconds: float) -> str:
+    """Format with three digits and a unit."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"

@@ -1,7 +1,7 @@
-"""Where the time goes inside a file: ONNX Runtime's profile, summed up by operator and by module.
+"""Time by operator and module inside a file, from ONNX Runtime's profile.
 
-The runtime fuses nodes before it runs them, and a fused node has another name. What it computes has the name it had:
-so each node that ran is traced to the nodes of the file by its outputs, and through their metadata to a module.
+The runtime fuses nodes before it runs them, and a fused node has another name. Its outputs keep their names, so each
+node that ran is traced to the file's nodes by its outputs, and by their metadata to a module.
 """
 
 from __future__ import annotations
@@ -12,17 +12,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-MOST = 10
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
-NOWHERE = "(no module named)"
-ITSELF = "(the model's own forward)"
+ProfileEvent: TypeAlias = dict[str, Any]
+"""A line of ONNX Runtime's profile."""
+
+MAX_TOP_COSTS = 10
+
+NO_MODULE = "(no module named)"
+OWN_FORWARD = "(the model's own forward)"
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one kind of operator takes in one module: seconds of a call, its share, and how often it runs."""
+    """The time of one kind of operator in one module: seconds of a call, its share, and the number of runs."""
 
     operator: str
     module: str
@@ -40,24 +46,24 @@ class Profile:
     seconds: float
     """All operators of one call together."""
     costs: tuple[Cost, ...]
-    """Most expensive first, all of them."""
+    """All of them, most expensive first."""
     plain_seconds: float = 0.0
-    """A call without the profiler, which takes time itself, mostly where operators are many and small."""
+    """A call without the profiler, which adds time itself, mostly if operators are many and small."""
     note: str = ""
-    """Why there are none."""
+    """The reason if there is no profile."""
 
     @property
     def top(self) -> tuple[Cost, ...]:
-        return self.costs[:MOST]
+        return self.costs[:MAX_TOP_COSTS]
 
     def by_operator(self) -> dict[str, float]:
-        return _sum((cost.operator, cost.seconds) for cost in self.costs)
+        return _sum_by_key((cost.operator, cost.seconds) for cost in self.costs)
 
     def by_module(self) -> dict[str, float]:
-        return _sum((cost.module, cost.seconds) for cost in self.costs)
+        return _sum_by_key((cost.module, cost.seconds) for cost in self.costs)
 
 
-def _sum(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:
+def _sum_by_key(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:
     totals: Counter[str] = Counter()
     for key, seconds in pairs:
         totals[key] += seconds  # type: ignore[assignment]  # Counter counts in ints by its types only
@@ -65,23 +71,23 @@ def _sum(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:
 
 
 def read_profile(
-    events: Path, ran: Path, original: Path, point: Mapping[str, int], calls: int, plain: float
+    events: Path, optimized: Path, original: Path, point: Mapping[str, int], calls: int, plain: float
 ) -> Profile:
-    """Sums up what the profiler wrote of the last `calls` calls; those before were warm-up.
+    """Sum up the profile of the last `calls` calls; those before were warm-up.
 
-    What a kind of operator takes is the median over the calls. `plain` is how long a call lasts without the profiler.
+    The time of an operator is the median over the calls. `plain` is the duration of a call without the profiler.
     """
-    module_of = modules_of_nodes(ran, original)
-    seen: dict[tuple[str, str], list[int]] = {}
+    module_of = map_nodes_to_modules(optimized, original)
+    durations: dict[tuple[str, str], list[int]] = {}
     runs: Counter[tuple[str, str]] = Counter()
-    parts = _calls([e for e in json.loads(events.read_text()) if _is_kernel(e)])[-calls:]
-    for number, part in enumerate(parts):
-        for event, own in zip(part, _own_time(part), strict=True):
+    parts = _split_calls([e for e in json.loads(events.read_text()) if _is_kernel(e)])[-calls:]
+    for number, events_of_call in enumerate(parts):
+        for event, own_time in zip(events_of_call, _compute_own_times(events_of_call), strict=True):
             name = event["name"].removesuffix("_kernel_time")
-            key = event["args"].get("op_name", "?"), module_of.get(name, NOWHERE)
-            seen.setdefault(key, [0] * len(parts))[number] += own
+            key = event["args"].get("op_name", "?"), module_of.get(name, NO_MODULE)
+            durations.setdefault(key, [0] * len(parts))[number] += own_time
             runs[key] += 1
-    micro = {key: median(durations) for key, durations in seen.items()}
+    micro = {key: median(durations) for key, durations in durations.items()}
     total = sum(micro.values())
     costs = [
         Cost(operator, module, took * 1e-6, took / total if total else 0.0, runs[operator, module] / len(parts))
@@ -90,13 +96,13 @@ def read_profile(
     return Profile(original.name, dict(point), total * 1e-6, tuple(costs), plain)
 
 
-def _is_kernel(event: Mapping[str, Any]) -> bool:
+def _is_kernel(event: ProfileEvent) -> bool:
     return event.get("cat") == "Node" and str(event.get("name", "")).endswith("_kernel_time")
 
 
-def _calls(kernels: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """The events call by call, in the order of time. Every call begins with the same node."""
-    parts: list[list[dict[str, Any]]] = []
+def _split_calls(kernels: Sequence[ProfileEvent]) -> list[list[ProfileEvent]]:
+    """Split events into calls, in the order of time. Every call begins with the same node."""
+    parts: list[list[ProfileEvent]] = []
     for event in sorted(kernels, key=lambda event: (event["ts"], -event["dur"])):
         if not parts or event["name"] == parts[0][0]["name"]:
             parts.append([])
@@ -104,53 +110,55 @@ def _calls(kernels: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     return parts
 
 
-def _own_time(ordered: Sequence[dict[str, Any]]) -> list[int]:
-    """What each event took itself, without those inside it: a loop's own time is not that of its body."""
+def _compute_own_times(ordered: Sequence[ProfileEvent]) -> list[int]:
+    """Return the time of each event without the events inside it: a loop's own time excludes its body."""
     own = [event["dur"] for event in ordered]
-    around: list[int] = []
+    enclosing: list[int] = []
     for i, event in enumerate(ordered):
-        while around and ordered[around[-1]]["ts"] + ordered[around[-1]]["dur"] <= event["ts"]:
-            around.pop()
-        if around:
-            own[around[-1]] = max(0, own[around[-1]] - event["dur"])
-        around.append(i)
+        while enclosing and ordered[enclosing[-1]]["ts"] + ordered[enclosing[-1]]["dur"] <= event["ts"]:
+            enclosing.pop()
+        if enclosing:
+            own[enclosing[-1]] = max(0, own[enclosing[-1]] - event["dur"])
+        enclosing.append(i)
     return own
 
 
-def modules_of_nodes(ran: Path, original: Path) -> dict[str, str]:
-    """From the name of each node that runs to the module it computes for, as far as the file says."""
+def map_nodes_to_modules(optimized: Path, original: Path) -> dict[str, str]:
+    """Map the name of each node that runs to the module it belongs to, as far as the file shows it."""
     import onnx_ir as ir
 
     by_output: dict[str, str] = {}
     by_name: dict[str, str] = {}
-    for node, module in _with_modules(ir.load(original).graph, NOWHERE):
+    for node, module in _iterate_with_modules(ir.load(original).graph, NO_MODULE):
         by_name.setdefault(node.name or "", module)
         by_output.update({value.name: module for value in node.outputs if value.name})
-    nodes = list(ir.load(ran).graph.all_nodes())
-    found = {}
+    nodes = list(ir.load(optimized).graph.all_nodes())
+    module_by_name = {}
     for node in nodes:
         name = node.name or ""
         known = [by_output[value.name] for value in node.outputs if value.name in by_output]
-        # A fused node may keep the name of one of those it was made from, with the fusion's own behind a stroke.
-        found[name] = known[0] if known else by_name.get(name) or by_name.get(name.rpartition("/")[0], NOWHERE)
-    for node in reversed(nodes):  # what was put in between belongs to whatever takes it up
+        # A fused node may keep the name of one of its sources, with a slash and the fusion's name after it.
+        module_by_name[name] = (
+            known[0] if known else by_name.get(name) or by_name.get(name.rpartition("/")[0], NO_MODULE)
+        )
+    for node in reversed(nodes):  # an inserted node belongs to the module of its first user
         users = [use.node.name or "" for value in node.outputs for use in value.uses()]
-        if found[node.name or ""] == NOWHERE and users:
-            found[node.name or ""] = found.get(users[0], NOWHERE)
-    return found
+        if module_by_name[node.name or ""] == NO_MODULE and users:
+            module_by_name[node.name or ""] = module_by_name.get(users[0], NO_MODULE)
+    return module_by_name
 
 
-def _with_modules(graph: Any, outer: str) -> Iterator[tuple[Any, str]]:
-    """Every node with its module; one in the body of a loop or a choice has at least that of the loop."""
-    from fairway.judge.differential import locate
+def _iterate_with_modules(graph: ir.Graph, outer: str) -> Iterator[tuple[ir.Node, str]]:
+    """Yield every node with its module; one in a subgraph has at least the module of the outer node."""
+    from fairway.judge.differential import locate_node
 
     for node in graph:
-        named = locate(node).module
-        inside = ITSELF if "''" in node.metadata_props.get("pkg.torch.onnx.name_scopes", "") else outer
-        module = named or inside
+        named = locate_node(node).module
+        default = OWN_FORWARD if "''" in node.metadata_props.get("pkg.torch.onnx.name_scopes", "") else outer
+        module = named or default
         yield node, module
         for attribute in node.attributes.values():
             value = attribute.value
             for body in value if isinstance(value, list | tuple) else (value,):
                 if hasattr(body, "all_nodes"):
-                    yield from _with_modules(body, module)
+                    yield from _iterate_with_modules(body, module)

@@ -1,1 +1,1 @@
-"""Other people's optimisers, each believed only as far as it was measured."""
+"""Optimizer passes of other projects, each kept only if measurements show that it helps."""

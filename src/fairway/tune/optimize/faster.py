@@ -1,4 +1,4 @@
-"""Is one file faster than another? Both in processes of their own, round by round, at several points."""
+"""Compare the speed of two files: both run in separate processes, round by round, at several points."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairway.model.dims import Point, show
+from fairway.model.dims import Point, describe_point
 from fairway.model.subject import Subject
-from fairway.tune.bench.arm import Apart, Failed
-from fairway.tune.bench.paired_timing import paired
+from fairway.tune.bench.arm import ArmProcess, ArmProcessFailed
+from fairway.tune.bench.paired_timing import time_in_rounds
 from fairway.tune.bench.ratio import Ratio
 from fairway.workers.attempt import Limits
 from fairway.workers.staging import Janitor
 
-HARDLY = 0.05
-"""By which share a file may be slower that is wanted for its size."""
+MAX_SLOWDOWN_SHARE = 0.05
+"""A file that is wanted for its size may be slower by this share."""
 
 
 @dataclass(frozen=True)
 class Speeds:
-    """How many times faster, at each point."""
+    """The speed of one file relative to another, at each point."""
 
     points: tuple[tuple[Point, Ratio], ...]
 
     @property
-    def faster(self) -> bool:
-        """At some point for certain, and at none slower for certain."""
-        return any(ratio.faster for _, ratio in self.points) and not self.slower
+    def is_faster(self) -> bool:
+        """Tells whether the file is certainly faster at some point and nowhere certainly slower."""
+        return any(ratio.is_faster for _, ratio in self.points) and not self.is_slower
 
     @property
-    def slower(self) -> bool:
-        return any(ratio.slower for _, ratio in self.points)
+    def is_slower(self) -> bool:
+        return any(ratio.is_slower for _, ratio in self.points)
 
-    def help(self, smaller: bool) -> bool:
-        """Whether the other file is worth it: for its speed, or where it is `smaller` and at most hardly slower."""
-        return self.faster or (smaller and all(ratio.high >= 1 - HARDLY for _, ratio in self.points))
+    def is_worthwhile(self, smaller: bool) -> bool:
+        """Return whether the other file is worth it: it is faster, or it is `smaller` and at most slightly slower."""
+        return self.is_faster or (smaller and all(ratio.high >= 1 - MAX_SLOWDOWN_SHARE for _, ratio in self.points))
 
     def __str__(self) -> str:
-        return "; ".join(f"{ratio} at {show(point)}" for point, ratio in self.points)
+        return "; ".join(f"{ratio} at {describe_point(point)}" for point, ratio in self.points)
 
     def as_list(self) -> list[dict[str, Any]]:
         return [{"point": dict(point), **ratio.as_dict()} for point, ratio in self.points]
@@ -48,7 +48,7 @@ class Speeds:
 
 @dataclass(frozen=True)
 class Race:
-    """Where files run against each other: the inputs' folder, the points, how long, how many threads."""
+    """The setup for comparing files: folder of inputs, points, duration, number of threads."""
 
     subject: Subject
     points: tuple[Point, ...]
@@ -58,36 +58,36 @@ class Race:
     limits: Limits
     janitor: Janitor
 
-    def check(self, path: Path) -> str | None:
-        """Why the file does not run at some point; None where it runs at all of them."""
-        arm = Apart(path.name, self._job(path), self.limits, self.janitor)
+    def find_failure(self, path: Path) -> str | None:
+        """Return why the file does not run at some point, or None if it runs at all of them."""
+        arm = ArmProcess(path.name, self._make_job(path), self.limits, self.janitor)
         where = "when it is opened"
         try:
             arm.open()
             for number, point in enumerate(self.points):
-                where = f"at {show(point)}"
+                where = f"at {describe_point(point)}"
                 arm.time(number, 1, 1)
-        except Failed as error:
+        except ArmProcessFailed as error:
             return f"{where}: {error}"
         finally:
             arm.close()
         return None
 
-    def run(self, base: Path, other: Path, seed: int) -> Speeds:
-        """`other` beside `base`, both as ONNX Runtime runs them unless told otherwise. Raises Failed or ArmFailed."""
+    def compare(self, base: Path, other: Path, seed: int) -> Speeds:
+        """Time `other` against `base`, both with ONNX Runtime's defaults; may raise ArmProcessFailed or ArmFailed."""
         with ExitStack() as stack:
             arms = []
             for name, path in (("base", base), ("other", other)):
-                arms.append(Apart(name, self._job(path), self.limits, self.janitor))
+                arms.append(ArmProcess(name, self._make_job(path), self.limits, self.janitor))
                 stack.callback(arms[-1].close)
                 arms[-1].open()
-            found = []
+            speeds = []
             for number, point in enumerate(self.points):
-                timings = paired([arm.arm(number) for arm in arms], seconds=self.seconds, seed=seed)
-                found.append((point, timings.ratio("other", "base")))
-        return Speeds(tuple(found))
+                timings = time_in_rounds([arm.make_arm(number) for arm in arms], seconds=self.seconds, seed=seed)
+                speeds.append((point, timings.ratio("other", "base")))
+        return Speeds(tuple(speeds))
 
-    def _job(self, path: Path) -> dict[str, Any]:
+    def _make_job(self, path: Path) -> dict[str, Any]:
         names: Sequence[str] = self.subject.input_names
         return {
             "engine": "ort",

@@ -1,56 +1,60 @@
-"""`fairway optimize`: every pass is a candidate. It is kept where it was shown to help and to change no answer."""
+"""`fairway optimize`: every pass is a candidate, kept only if it is shown to help and to change no output."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from fairway.convert.export import warm_up
-from fairway.convert.ladder.climb import Climb, Settings, judge_file
+from fairway.convert.export import preload_modules
 from fairway.convert.ladder.diagnose import diagnose
-from fairway.convert.record_writer import write_record
+from fairway.convert.ladder.judge_file import judge_file
+from fairway.convert.ladder.session import ExportSession
+from fairway.convert.record_writer import build_record
 from fairway.convert.result import Result
-from fairway.diagnostics import Finding
+from fairway.convert.types import Climb, Settings
+from fairway.diagnostics import Code, Finding
 from fairway.diagnostics.errors import UserError, complain
-from fairway.judge.file_subject import file_subject
+from fairway.judge.file_subject import build_file_subject
 from fairway.model import weight_storage as store
-from fairway.model.onnx_file import OnnxHeader, check_room, check_signature, open_header
+from fairway.model.onnx_file import OnnxHeader, check_signature, open_header, open_model
 from fairway.model.recipe import Overrides
 from fairway.model.subject import Subject
-from fairway.record.delivery import check_target, deliver, workshop
+from fairway.record.delivery import check_target, deliver, make_workshop
 from fairway.record.files import hash_file, hash_model
-from fairway.record.reader import StoredRecord, compare_with_record
-from fairway.tune.bench.arm import Failed, cores
+from fairway.record.progress import BestChanged, EventSink, ItemsCounted, StageStarted, StillWorking, ignore_event
+from fairway.record.reader import compare_with_record
+from fairway.record.schema import Record
+from fairway.record.schema_tuning import OptimizedRecord
+from fairway.record.writer import describe_finding, to_plain
+from fairway.tune.bench.arm import ArmProcessFailed, count_cores
 from fairway.tune.bench.paired_timing import ArmFailed
 from fairway.tune.bench.points import choose_points, write_points
 from fairway.tune.optimize.faster import Race, Speeds
-from fairway.tune.optimize.optimize_result import FileSize, Optimised, PassTrial
+from fairway.tune.optimize.optimize_result import FileSize, OptimizeResult, PassTrial
 from fairway.tune.optimize.passes import PASSES, Pass
 from fairway.workers.attempt import Workers
-
-Heard = Callable[[Any], None]
 
 
 @dataclass(frozen=True)
 class OptimizeGoal:
-    """What counts as help, and how long to look for it."""
+    """The goal of the optimization, and how to measure."""
 
     smaller: bool = False
-    """A smaller file helps too, as long as it is hardly slower."""
+    """A smaller file is also worth it if it is at most slightly slower."""
     at: tuple[str, ...] = ()
     seconds: float = 1.0
     threads: int = 0
     """0 for all cores."""
     seed: int = 0
     overwrite: bool = False
+    overrides: Overrides = field(default_factory=Overrides)
+    """Inputs and dims of the file, if it has no recipe."""
 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A file on its way, with what was shown of it."""
+    """A file and its measured size and quality."""
 
     path: Path
     size: FileSize
@@ -62,126 +66,136 @@ def optimize_file(
     path: Path,
     target: Path,
     subject: Subject | None,
-    said: Overrides,
     settings: Settings,
-    wanted: OptimizeGoal,
-    heard: Heard = lambda event: None,
-) -> Optimised:
-    """Tries every pass on `path`; writes `target` where some helped. `subject` is the recipe's, if there is one.
+    goal: OptimizeGoal,
+    on_event: EventSink = ignore_event,
+) -> OptimizeResult:
+    """Try every pass on `path` and write `target` if some helped. `subject` is the recipe's, if there is one.
 
-    Without a recipe the passes are judged against the file itself: then the result is as right as the file, and its
-    verdict says no more than that.
+    Without a recipe the passes are judged against the file itself. The result is then as right as the file, and its
+    verdict claims no more.
     """
-    check_target(target, wanted.overwrite)
-    header = open_header(path)
-    check_room(header)
+    check_target(target, goal.overwrite)
+    header = open_model(path)
     stored, changed = compare_with_record(path)
-    if changed is not None and changed.code == "FW119":
+    if changed is not None and changed.code == Code.LINKED_CHECKPOINT_CHANGED:
         raise UserError(changed)
     known = stored if changed is None else None
-    judge_by = subject if subject is not None else file_subject(header, known, said)
-    check_signature(header, judge_by)
-    points = choose_points(judge_by, wanted.at)
-    warm_up()
-    with Workers(settings.limits) as workers, workshop(target, workers.janitor) as folder:
-        workers.tick = partial(heard, ("tick",))
-        if subject is not None:
-            _check_input(workers, subject, settings, header, known, folder, heard)
+    reference = subject if subject is not None else build_file_subject(header, known, goal.overrides)
+    check_signature(header, reference)
+    points = choose_points(reference, goal.at)
+    preload_modules()
+    with Workers(settings.limits) as workers, make_workshop(target, workers.janitor) as folder:
+        workers.tick = partial(on_event, StillWorking())
         (folder / "points").mkdir()
-        write_points(judge_by, points, folder / "points", wanted.seed)
-        threads = wanted.threads or cores()
-        race = Race(judge_by, points, folder / "points", wanted.seconds, threads, settings.limits, workers.janitor)
-        if failure := race.check(path):
-            raise complain("FW408", f"{path.name} {failure}")
-        work = _Work(workers, judge_by, settings, wanted, header, folder, race, heard)
-        best, tried = work.stack()
-        against = "PyTorch, by the recipe" if subject is not None else f"{path.name} itself, over {judge_by.domain}"
-        found = Optimised(path, against, tried, _size(path, header))
+        write_points(reference, points, folder / "points", goal.seed)
+        threads = goal.threads or count_cores()
+        race = Race(reference, points, folder / "points", goal.seconds, threads, settings.limits, workers.janitor)
+        runner = _PassRunner(workers, reference, settings, goal, header, folder, race, on_event)
+        if subject is not None:
+            runner.check_input(known)
+        if failure := race.find_failure(path):
+            raise complain(Code.RUNTIME_FAILS, f"{path.name} {failure}")
+        best, tried = runner.run_all()
+        against = "PyTorch, by the recipe" if subject is not None else f"{path.name} itself, over {reference.domain}"
+        result = OptimizeResult(path, against, tried, _measure_size(path, header))
         if best is None:
-            return found
-        heard(("stage", "timing the result beside the input once more"))
-        together = work.confirm(best)
+            return result
+        on_event(StageStarted("timing the result against the input again"))
+        together = runner.confirm(best)
         if together is None:
-            return replace(found, tried=tuple(_unconfirmed(one) for one in tried))
-        found = replace(found, after=best.size, together=together)
-        record = _record(judge_by, settings, best, known, found, subject is not None)
+            return replace(result, tried=tuple(map(_mark_unconfirmed, tried)))
+        result = replace(result, after=best.size, together=together)
+        record = _make_record(reference, settings, best, known, result, subject is not None)
         assert best.stored is not None
-        record = deliver(folder, best.path, target, record, best.stored, wanted.overwrite)
-    return replace(found, result=_result(best, target, record, subject is not None))
+        record = deliver(folder, best.path, target, record, best.stored, goal.overwrite)
+    return replace(result, result=_make_result(best, target, record, subject is not None))
 
 
 @dataclass
-class _Work:
-    """The passes one after the other."""
+class _PassRunner:
+    """Applies the passes one after the other."""
 
     workers: Workers
     subject: Subject
     settings: Settings
-    wanted: OptimizeGoal
+    goal: OptimizeGoal
     header: OnnxHeader
     folder: Path
     race: Race
-    heard: Heard
+    on_event: EventSink
 
-    def stack(self) -> tuple[_Candidate | None, tuple[PassTrial, ...]]:
-        """What was kept, and the story of each pass."""
-        start = _Candidate(self.header.path, _size(self.header.path, self.header))
+    @property
+    def _session(self) -> ExportSession:
+        return ExportSession(self.workers, self.subject, self.settings, self.folder, on_event=self.on_event)
+
+    def check_input(self, known: Record | None) -> None:
+        """Fail if the file is not right: it is not worth optimizing, and the passes could not be judged against it."""
+        if known is not None and known.is_verified and known.subject.sha256 == hash_model(self.subject.model):
+            return
+        self.on_event(StageStarted("judging the input"))
+        judged = judge_file(self._session, self.header.path, self.header)
+        if judged.verdict != "verified":
+            first = next((f for f in judged.findings if f.severity == "error"), None)
+            seen = f": {first.code}, {first.seen}" if first is not None else ""
+            raise complain(Code.INPUT_NOT_VERIFIED, f"{self.header.path.name} is {judged.verdict}{seen}")
+
+    def run_all(self) -> tuple[_Candidate | None, tuple[PassTrial, ...]]:
+        """Return the file with all helpful passes, if any helped, and the result of each pass."""
+        start = _Candidate(self.header.path, _measure_size(self.header.path, self.header))
         best = start
         tried = []
-        for number, one in enumerate(PASSES):
-            self.heard(("count", number, len(PASSES), "passes", f"trying {one.name}"))
-            made, row = self._try(one, number, best)
-            tried.append(row)
-            if row.kept and made is not None:
-                best = made
-                self.heard(("best", f"with {', '.join(one.name for one in tried if one.kept)}"))
+        for number, pass_ in enumerate(PASSES):
+            self.on_event(ItemsCounted(number, len(PASSES), "passes", f"trying {pass_.name}"))
+            candidate, trial = self._try_pass(pass_, number, best)
+            tried.append(trial)
+            if trial.kept and candidate is not None:
+                best = candidate
+                self.on_event(BestChanged(f"with {', '.join(row.name for row in tried if row.kept)}"))
         return None if best is start else best, tuple(tried)
 
-    def _try(self, one: Pass, number: int, base: _Candidate) -> tuple[_Candidate | None, PassTrial]:
-        if one.missing is not None:
-            return None, PassTrial(one.name, False, f"{one.missing} is not installed: pip install 'fairway[optimize]'")
-        made, problem = self._made(one, number, base)
-        if made is None:
-            return None, PassTrial(one.name, False, problem)
+    def _try_pass(self, pass_: Pass, number: int, base: _Candidate) -> tuple[_Candidate | None, PassTrial]:
+        if pass_.missing_package is not None:
+            return None, PassTrial(
+                pass_.name, False, f"{pass_.missing_package} is not installed: pip install 'fairway[optimize]'"
+            )
+        candidate, problem = self._apply_pass(pass_, number, base)
+        if candidate is None:
+            return None, PassTrial(pass_.name, False, problem)
         try:
-            speeds = self.race.run(base.path, made.path, self.wanted.seed + number)
-        except (Failed, ArmFailed) as error:
-            why = str(error.__cause__ or error)
-            return None, PassTrial(one.name, False, f"the file it makes does not run: {why}", size=made.size)
-        smaller = self.wanted.smaller and made.size.bytes < base.size.bytes
-        if not speeds.help(smaller):
-            reason = "slower" if speeds.slower else "not faster" + (", nor smaller" if self.wanted.smaller else "")
-            return None, PassTrial(one.name, False, reason, speeds, made.size)
-        self.heard(("stage", f"judging what {one.name} made"))
+            speeds = self.race.compare(base.path, candidate.path, self.goal.seed + number)
+        except (ArmProcessFailed, ArmFailed) as error:
+            reason = str(error.__cause__ or error)
+            return None, PassTrial(pass_.name, False, f"the file it makes does not run: {reason}", size=candidate.size)
+        smaller = self.goal.smaller and candidate.size.bytes < base.size.bytes
+        if not speeds.is_worthwhile(smaller):
+            reason = "slower" if speeds.is_slower else "not faster" + (", nor smaller" if self.goal.smaller else "")
+            return None, PassTrial(pass_.name, False, reason, speeds, candidate.size)
+        self.on_event(StageStarted(f"judging what {pass_.name} made"))
         judged = judge_file(
-            self.workers,
-            self.subject,
-            self.settings,
-            str(made.path),
-            open_header(made.path),
-            (),
-            self.folder,
-            self.heard,
+            self._session,
+            candidate.path,
+            open_header(candidate.path),
         )
         if judged.verdict != "verified":
             errors = [f for f in judged.findings if f.severity == "error"] or list(judged.findings)
-            said = f"{errors[0].code}, {errors[0].seen}" if errors else judged.verdict
-            return None, PassTrial(one.name, False, f"{judged.verdict}: {said}", speeds, made.size)
-        reason = "faster" if speeds.faster else f"smaller, and {'hardly' if speeds.slower else 'not'} slower"
-        return replace(made, judged=judged), PassTrial(one.name, True, reason, speeds, made.size)
+            problem = f"{errors[0].code}, {errors[0].seen}" if errors else judged.verdict
+            return None, PassTrial(pass_.name, False, f"{judged.verdict}: {problem}", speeds, candidate.size)
+        reason = "faster" if speeds.is_faster else f"smaller, and {'hardly' if speeds.is_slower else 'not'} slower"
+        return replace(candidate, judged=judged), PassTrial(pass_.name, True, reason, speeds, candidate.size)
 
-    def _made(self, one: Pass, number: int, base: _Candidate) -> tuple[_Candidate | None, str]:
-        """The pass carried out in a process of its own, its file saved as ours are; or why there is none."""
+    def _apply_pass(self, pass_: Pass, number: int, base: _Candidate) -> tuple[_Candidate | None, str]:
+        """Apply the pass in a separate process and save its file as Fairway does; or return why that failed."""
         source = self.folder / f"{number}-in.onnx"
         raw = self.folder / f"{number}-raw.onnx"
-        path = self.folder / f"{number}-{one.name}.onnx"
-        mode: store.Mode | None = "copy" if self.header.external else None
+        path = self.folder / f"{number}-{pass_.name}.onnx"
+        mode: store.WeightMode | None = "copy" if self.header.external else None
 
-        def work(tell: Heard) -> store.WeightStorage:
+        def work(tell: EventSink) -> store.WeightStorage:
             import onnx_ir as ir
 
             store.save_candidate(ir.load(base.path), source, mode)
-            one.apply(source, raw)
+            pass_.apply(source, raw)
             return store.save_candidate(ir.load(raw), path, mode)
 
         outcome = self.workers.run(work)
@@ -189,98 +203,83 @@ class _Work:
             if outcome.failure is not None and outcome.failure.finding is None:
                 lines = outcome.failure.message.strip().splitlines()
                 return None, f"raised {outcome.failure.kind}: {lines[0] if lines else ''}"[:300]
-            said = diagnose(outcome, ())[0]
-            return None, f"{said.title.lower()}: {said.seen}"[:300]
+            finding = diagnose(outcome, ())[0]
+            return None, f"{finding.title.lower()}: {finding.seen}"[:300]
         try:
             header = open_header(path)
         except UserError as error:
             return None, f"its file is refused: {error.finding.seen}"
-        if _ends(header) != _ends(self.header):
+        if _list_signature(header) != _list_signature(self.header):
             return None, "changes the names or types of inputs or outputs"
-        return _Candidate(path, _size(path, header), outcome.value), ""
+        return _Candidate(path, _measure_size(path, header), outcome.value), ""
 
     def confirm(self, best: _Candidate) -> Speeds | None:
-        """The result beside the input with other seeds: of several passes tried, one may have been lucky."""
+        """Time the result against the input with other seeds: of several passes, one may have been lucky."""
         try:
-            speeds = self.race.run(self.header.path, best.path, self.wanted.seed + 1000)
-        except (Failed, ArmFailed):
+            speeds = self.race.compare(self.header.path, best.path, self.goal.seed + 1000)
+        except (ArmProcessFailed, ArmFailed):
             return None
-        smaller = self.wanted.smaller and best.size.bytes < _size(self.header.path, self.header).bytes
-        return speeds if speeds.help(smaller) else None
+        smaller = self.goal.smaller and best.size.bytes < _measure_size(self.header.path, self.header).bytes
+        return speeds if speeds.is_worthwhile(smaller) else None
 
 
-def _ends(header: OnnxHeader) -> list[tuple[str, str]]:
+def _list_signature(header: OnnxHeader) -> list[tuple[str, str]]:
     return [(value.name, value.dtype) for value in (*header.inputs, *header.outputs)]
 
 
-def _size(path: Path, header: OnnxHeader) -> FileSize:
-    beside = sum((path.parent / name).stat().st_size for name in header.external)
-    return FileSize(path.stat().st_size + beside, header.nodes)
+def _measure_size(path: Path, header: OnnxHeader) -> FileSize:
+    external_bytes = sum((path.parent / name).stat().st_size for name in header.external)
+    return FileSize(path.stat().st_size + external_bytes, header.nodes)
 
 
-def _check_input(
-    workers: Workers,
-    subject: Subject,
-    settings: Settings,
-    header: OnnxHeader,
-    known: StoredRecord | None,
-    folder: Path,
-    heard: Heard,
-) -> None:
-    """A file that is not right is not worth optimising, and no pass could be told right from wrong."""
-    proven = None if known is None else known.proven
-    if proven is not None and proven.verdict == "verified" and proven.subject_sha256 == hash_model(subject.model):
-        return
-    heard(("stage", "judging the input"))
-    judged = judge_file(workers, subject, settings, str(header.path), header, (), folder, heard)
-    if judged.verdict != "verified":
-        first = next((f for f in judged.findings if f.severity == "error"), None)
-        seen = f": {first.code}, {first.seen}" if first is not None else ""
-        raise complain("FW416", f"{header.path.name} is {judged.verdict}{seen}")
+def _mark_unconfirmed(trial: PassTrial) -> PassTrial:
+    if not trial.kept:
+        return trial
+    return replace(trial, kept=False, reason=f"{trial.reason}, but not when timed against the input again")
 
 
-def _unconfirmed(one: PassTrial) -> PassTrial:
-    return replace(one, kept=False, reason=f"{one.reason}, but not again beside the input") if one.kept else one
-
-
-def _record(
+def _make_record(
     subject: Subject,
     settings: Settings,
     best: _Candidate,
-    known: StoredRecord | None,
-    found: Optimised,
+    known: Record | None,
+    result: OptimizeResult,
     by_recipe: bool,
-) -> dict[str, Any]:
-    """The evidence on the new file; how the old one was made; what was kept and why."""
+) -> Record:
+    """Return the evidence on the new file, how the old file was made, and which passes were kept and why."""
     assert best.judged is not None
-    record = write_record(subject, settings, best.judged)
-    record["opset"] = open_header(best.path).opset
+    record = build_record(subject, settings, best.judged)
+    changes: dict[str, object] = {
+        "opset": open_header(best.path).opset,
+        "optimized": OptimizedRecord.model_validate_json(to_plain(result.as_dict())),
+    }
     if known is not None:
-        record |= {key: known.whole[key] for key in ("route", "remedies", "blocks") if key in known.whole}
+        changes |= {"route": known.route, "remedies": known.remedies, "blocks": known.blocks}
     if not by_recipe:
-        record["verdict"] = "unproven"
-        record["findings"] = [_against_file(found).as_dict(), *record["findings"]]
-        told = known.whole["subject"] if known is not None else {"sha256": hash_file(found.source)}
-        record["subject"] = {**record["subject"], **told}
-    record["optimised"] = found.as_dict()
-    return record
+        own_subject = record.subject.model_copy(update={"sha256": hash_file(result.source)})
+        changes |= {
+            "verdict": "unproven",
+            "findings": (describe_finding(_make_against_file_finding(result)), *record.findings),
+            "subject": own_subject if known is None else known.subject,
+        }
+    return record.model_copy(update=changes)
 
 
-def _against_file(found: Optimised) -> Finding:
-    return Finding("FW507", f"it agrees with {found.judged_against}")
+def _make_against_file_finding(result: OptimizeResult) -> Finding:
+    return Finding(Code.JUDGED_AGAINST_A_FILE, f"it agrees with {result.judged_against}")
 
 
-def _result(best: _Candidate, target: Path, record: dict[str, Any], by_recipe: bool) -> Result:
+def _make_result(best: _Candidate, target: Path, record: Record, by_recipe: bool) -> Result:
     assert best.judged is not None
     rung = best.judged.best
     findings = best.judged.findings
     if not by_recipe:
-        findings = (Finding("FW507", record["findings"][0]["seen"]), *findings)
+        findings = (Finding(Code.JUDGED_AGAINST_A_FILE, record.findings[0].seen), *findings)
     return Result(
         verdict="verified" if by_recipe else "unproven",
         path=target,
-        route=record["route"],
-        remedies=tuple(one["name"] for one in record["remedies"]),
+        route=record.route,
+        remedies=tuple(remedy.name for remedy in record.remedies),
         findings=findings,
         evidence=None if rung is None else rung.evidence,
         record=record,

@@ -1,10 +1,9 @@
-"""What became of each pass, and what they come to together."""
+"""The result of each pass, and of all kept passes together."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fairway.convert.result import Result
 from fairway.tune.optimize.faster import Speeds
@@ -12,7 +11,7 @@ from fairway.tune.optimize.faster import Speeds
 
 @dataclass(frozen=True)
 class FileSize:
-    """A file's bytes, with the weights beside it, and its nodes."""
+    """A file's size in bytes, including external weights, and its number of nodes."""
 
     bytes: int
     nodes: int
@@ -26,10 +25,10 @@ class PassTrial:
     kept: bool
     reason: str
     speeds: Speeds | None = None
-    """Beside the file it was applied to; None where it did not come to timing."""
+    """Compared with the file it was applied to; None if it was not timed."""
     size: FileSize | None = None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return {
             "pass": self.name,
             "kept": self.kept,
@@ -40,8 +39,8 @@ class PassTrial:
 
 
 @dataclass(frozen=True)
-class Optimised:
-    """Every pass with its reason; the file, where some were kept."""
+class OptimizeResult:
+    """Every pass with its reason, and the file if passes were kept."""
 
     source: Path
     judged_against: str
@@ -49,21 +48,22 @@ class Optimised:
     before: FileSize
     after: FileSize | None = None
     together: Speeds | None = None
-    """The result beside the input, timed anew after everything was kept."""
+    """The result compared with the input, timed again after all passes."""
     result: Result | None = None
-    """Verdict, evidence and record of the file that was written; None where there is none."""
+    """Verdict, evidence and record of the file that was written; None if there is none."""
 
     @property
     def kept(self) -> tuple[str, ...]:
-        return tuple(one.name for one in self.tried if one.kept)
+        """The names of the passes that were kept."""
+        return tuple(trial.name for trial in self.tried if trial.kept)
 
-    def as_dict(self) -> dict[str, Any]:
-        """The part of the record that is about optimising."""
+    def as_dict(self) -> dict[str, object]:
+        """Return the part of the record about optimization."""
         return {
             "from": self.source.name,
             "judged_against": self.judged_against,
             "kept": list(self.kept),
-            "passes": [one.as_dict() for one in self.tried],
+            "passes": [trial.as_dict() for trial in self.tried],
             "before": vars(self.before),
             "after": None if self.after is None else vars(self.after),
             "together": None if self.together is None else self.together.as_list(),

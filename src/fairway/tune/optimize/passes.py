@@ -1,7 +1,6 @@
-"""The passes that are tried, one flat table. Each reads a file and writes another; none is trusted.
+"""The passes that are tried, in one table. Each reads a file and writes another; none is trusted.
 
-What ONNX Runtime writes as `extended` and the transformer fusions holds operators of its own, which no other engine
-knows. That is said where such a pass is kept.
+ONNX Runtime's `extended` level and its transformer fusions write operators that no other engine knows.
 """
 
 from __future__ import annotations
@@ -11,23 +10,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from fairway.model.ort_session import SessionSettings, open_session
+
 
 @dataclass(frozen=True)
 class Pass:
-    """One optimiser with one setting."""
+    """One optimizer with one setting."""
 
     name: str
-    about: str
+    description: str
     apply: Callable[[Path, Path], None]
     package: str | None = None
-    """What it needs besides a plain install."""
+    """The package that it needs in addition to a plain install."""
 
     @property
-    def missing(self) -> str | None:
+    def missing_package(self) -> str | None:
+        """The package that has to be installed first, or None."""
         return self.package if self.package is not None and importlib.util.find_spec(self.package) is None else None
 
 
-def _onnxscript(source: Path, target: Path) -> None:
+def _run_onnxscript(source: Path, target: Path) -> None:
     import onnx_ir as ir
     from onnxscript import optimizer
 
@@ -36,46 +38,39 @@ def _onnxscript(source: Path, target: Path) -> None:
     ir.save(model, target)
 
 
-def _onnxslim(source: Path, target: Path) -> None:
+def _run_onnxslim(source: Path, target: Path) -> None:
     import onnxslim
 
-    onnxslim.slim(str(source), str(target), save_as_external_data=_beside(source))
+    onnxslim.slim(str(source), str(target), save_as_external_data=_has_external_data(source))
 
 
-def _transformer(source: Path, target: Path) -> None:
-    """The fusions that go by patterns alone; BERT's are those that most encoders have."""
+def _run_transformer_fusions(source: Path, target: Path) -> None:
+    """Apply the fusions that need only patterns; most encoders have those of BERT."""
     from onnxruntime.transformers.optimizer import optimize_model
 
     fused = optimize_model(str(source), model_type="bert", opt_level=0, use_gpu=False)
-    fused.save_model_to_file(str(target), use_external_data_format=_beside(source))
+    fused.save_model_to_file(str(target), use_external_data_format=_has_external_data(source))
 
 
-def _ort(level: str) -> Callable[[Path, Path], None]:
+def _make_ort_pass(level: str) -> Callable[[Path, Path], None]:
     def apply(source: Path, target: Path) -> None:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4
-        options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
-        options.optimized_model_filepath = str(target)
-        if _beside(source):
-            key = "session.optimized_model_external_initializers_file_name"
-            options.add_session_config_entry(key, f"{target.name}.raw")
-        onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
+        key = "session.optimized_model_external_initializers_file_name"
+        entries = {key: f"{target.name}.raw"} if _has_external_data(source) else {}
+        open_session(source, SessionSettings(None, level, str(target), config_entries=entries))
 
     return apply
 
 
-def _beside(source: Path) -> bool:
-    """Whether weights lie beside the file; then they are too large to be put into it on the way."""
+def _has_external_data(source: Path) -> bool:
+    """Return whether the weights are in a separate file; then they are too large to be moved into the model."""
     return source.with_name(f"{source.name}.data").exists()
 
 
 PASSES = (
-    Pass("onnxscript", "onnxscript's optimiser: constants folded, patterns rewritten", _onnxscript),
-    Pass("onnxslim", "onnxslim", _onnxslim, "onnxslim"),
-    Pass("ort-transformer", "ONNX Runtime's transformer fusions", _transformer),
-    Pass("ort-basic", "ONNX Runtime's offline optimisation, basic", _ort("ORT_ENABLE_BASIC")),
-    Pass("ort-extended", "ONNX Runtime's offline optimisation, extended", _ort("ORT_ENABLE_EXTENDED")),
+    Pass("onnxscript", "onnxscript's optimizer: constants folded, patterns rewritten", _run_onnxscript),
+    Pass("onnxslim", "onnxslim", _run_onnxslim, "onnxslim"),
+    Pass("ort-transformer", "ONNX Runtime's transformer fusions", _run_transformer_fusions),
+    Pass("ort-basic", "ONNX Runtime's offline optimization, basic", _make_ort_pass("ORT_ENABLE_BASIC")),
+    Pass("ort-extended", "ONNX Runtime's offline optimization, extended", _make_ort_pass("ORT_ENABLE_EXTENDED")),
 )
-"""In the order in which they are tried, each on top of what was kept before it."""
+"""In the order in which they are tried, each on top of the passes kept before it."""

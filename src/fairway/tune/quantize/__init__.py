@@ -1,1 +1,1 @@
-"""Quantised variants of a file, each judged on data it was not made with, and shipped only where it is worth it."""
+"""Quantized variants of a file, judged on held-back data and delivered only if they are worth it."""

@@ -1,56 +1,59 @@
-"""Where a graph can be cut between the units that are quantised."""
+"""The places at which a graph can be cut between quantized units."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
-from typing import Any
 
 import onnx
 
 
-def cuts(model: onnx.ModelProto, units: Sequence[Sequence[str]]) -> dict[int, int]:
-    """By the number of a unit, the place behind it: the last before the next unit where all that lies across is known.
+def find_cuts(model: onnx.ModelProto, units: Sequence[Sequence[str]]) -> dict[int, int]:
+    """Map the number of a unit to the node before which the graph can be cut after this unit.
 
-    Units are given by the names of their nodes, in the graph's order. The last has none, nor has one behind which a
-    tensor of unknown type lies across every place. The last place it is because ONNX Runtime (1.31) moves roundings up
-    past transposes, and rounds an output of the graph where it meets one: nothing may stand between a cut and a unit.
+    Units are given by the names of their nodes, in the graph's order. The cut is the last place before the next unit at
+    which the types of all tensors that cross it are known. The last unit has no cut, nor has a unit without such a
+    place.
+
+    It is the last place because ONNX Runtime (1.31) moves roundings up past transposes, and rounds an output of the
+    graph if it meets one: nothing may be between a cut and the next unit.
     """
     nodes = list(model.graph.node)
     place = {node.name: number for number, node in enumerate(nodes)}
-    known = value_infos(model)
-    last = {o.name: len(nodes) for o in model.graph.output}
+    known = collect_value_infos(model)
+    last_use = {o.name: len(nodes) for o in model.graph.output}
     for number, node in enumerate(nodes):
-        for name in reads(node):
-            last[name] = max(last.get(name, 0), number)
+        for name in list_inputs(node):
+            last_use[name] = max(last_use.get(name, 0), number)
     unknown = [0] * (len(nodes) + 2)
     for number, node in enumerate(nodes):
         for name in node.output:
-            if name not in known and last.get(name, -1) > number:
+            if name not in known and last_use.get(name, -1) > number:
                 unknown[number + 1] += 1
-                unknown[last[name] + 1] -= 1
+                unknown[last_use[name] + 1] -= 1
     unknown = list(accumulate(unknown))
-    found = {}
-    for number, (one, after) in enumerate(pairwise(units)):
-        between = range(max(place[n] for n in one) + 1, min(place[n] for n in after) + 1)
-        legal = [position for position in between if not unknown[position]]
-        if legal:
-            found[number] = legal[-1]
-    return found
+    cuts = {}
+    for number, (unit, next_unit) in enumerate(pairwise(units)):
+        places = range(max(place[n] for n in unit) + 1, min(place[n] for n in next_unit) + 1)
+        allowed = [position for position in places if not unknown[position]]
+        if allowed:
+            cuts[number] = allowed[-1]
+    return cuts
 
 
-def reads(node: Any) -> Iterator[str]:
-    """What a node reads, also inside its own graphs, which see everything around them."""
+def list_inputs(node: onnx.NodeProto) -> Iterator[str]:
+    """Yield the names that a node reads, also inside its subgraphs, which can read everything around them."""
     yield from (name for name in node.input if name)
     for attribute in node.attribute:
         graphs = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
         for graph in graphs:
-            made = {o for inner in graph.node for o in inner.output} | {i.name for i in graph.input}
-            yield from (n for inner in graph.node for n in reads(inner) if n not in made)
-            yield from (o.name for o in graph.output if o.name not in made)
+            local = {o for inner in graph.node for o in inner.output} | {i.name for i in graph.input}
+            yield from (n for inner in graph.node for n in list_inputs(inner) if n not in local)
+            yield from (o.name for o in graph.output if o.name not in local)
 
 
-def value_infos(model: onnx.ModelProto) -> dict[str, Any]:
+def collect_value_infos(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
+    """Return the value infos of all tensors but weights, by name."""
     graph = model.graph
     weights = {i.name for i in graph.initializer}
     return {

@@ -1,8 +1,8 @@
-"""How much is lost when one group is quantised, and how much is won when it alone is kept in float.
+"""Measure the drop when one group is quantized, and the drop when it alone is kept in float.
 
-Each sample goes through the slices twice, once in float and once quantised, and the values at every cut are kept. A
-trial starts at its own cut and runs what is behind it. Two samples are tried on all groups; then those that lost most
-go first, so that a run that is stopped knows most about those that matter.
+Each sample goes through the slices twice, once in float and once quantized, and the values at every cut are kept. A
+trial starts at its own cut and runs everything after it. All groups are tried on two samples. Then the groups with the
+largest drop go first, so that a run that is stopped knows most about those that matter.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fairway.tune.quantize.error_metrics import add_up, compare
+from fairway.tune.quantize.error_metrics import add_scores, score_outputs
 from fairway.tune.quantize.prepare import Unit
-from fairway.tune.quantize.schemes import Making
-from fairway.tune.quantize.search import Scene, as_function
-from fairway.tune.quantize.slices import Sliced
-from fairway.tune.quantize.trial_log import ALONE, KEPT, OWN, LayerTrial
+from fairway.tune.quantize.schemes import QuantizeContext
+from fairway.tune.quantize.search import MixEvaluator, make_model_function
+from fairway.tune.quantize.slices import SlicedModel
+from fairway.tune.quantize.trial_log import KEPT_ALONE, QUANTIZED_ALONE, RECIPE_METRIC_SAMPLE, LayerTrial
 
 if TYPE_CHECKING:
-    from fairway.tune.quantize.sample_split import Sample
+    from fairway.tune.quantize.sample_split import InputArrays
 
-FIRST = 2
-"""Samples that every group is tried on before some are preferred."""
-CHUNK = 8
-"""Groups in one task of another process."""
+RANKING_SAMPLES = 2
+"""Samples that every group is tried on before the groups with the largest drop are preferred."""
+GROUPS_PER_TASK = 8
+"""Groups in one task for another process."""
 
 
 @dataclass(frozen=True)
@@ -41,152 +41,169 @@ class UnitGroup:
 
 
 def make_groups(units: Sequence[Unit], depth: int | None) -> tuple[UnitGroup, ...]:
-    """Each unit by itself, or those whose modules have the first `depth` names of their paths in common."""
-    found: dict[str, list[Unit]] = {}
+    """Group units by the first `depth` names of their module path; without a depth each unit is a group."""
+    groups: dict[str, list[Unit]] = {}
     for unit in units:
         name = unit.name if depth is None or not unit.module else ".".join(unit.module.split(".")[:depth])
-        found.setdefault(name, []).append(unit)
-    return tuple(UnitGroup(name, tuple(some)) for name, some in found.items())
+        groups.setdefault(name, []).append(unit)
+    return tuple(UnitGroup(name, tuple(members)) for name, members in groups.items())
 
 
 @dataclass(frozen=True)
 class TrialTask:
-    """Some groups on one sample; all that another process needs."""
+    """Groups to try on one sample, with everything that another process needs."""
 
-    making: Making
+    context: QuantizeContext
     number: int
-    sample: Sample
+    sample: InputArrays
     groups: tuple[UnitGroup, ...]
     kinds: tuple[str, ...]
     threads: int = 1
 
 
 @dataclass(frozen=True)
-class Sensed:
-    """What is known of one group."""
+class GroupSensitivity:
+    """The measured drops of one group."""
 
     group: UnitGroup
     alone: float
-    """The drop with it alone quantised."""
+    """The drop with this group quantized and all others in float."""
     alone_error: float | None
-    """Standard error over samples; None from a single one."""
+    """The standard error over samples; None for a single sample."""
     kept: float
-    """The drop with it alone in float, all others quantised."""
+    """The drop with this group in float and all others quantized."""
     samples: int
 
 
-_built: dict[str, Sliced] = {}
+_sliced_models: dict[str, SlicedModel] = {}
 
 
-def slices_of(making: Making, threads: int) -> Sliced:
-    """Built once in each process, for one prepared graph at a time."""
-    key = f"{making.prepared.path}:{threads}"
-    if key not in _built:
-        _built.clear()
-        _built[key] = Sliced(making, threads)
-    return _built[key]
+def get_sliced_model(context: QuantizeContext, threads: int) -> SlicedModel:
+    """Return the sliced model, built once in each process, for one prepared graph at a time."""
+    key = f"{context.prepared.path}:{threads}"
+    if key not in _sliced_models:
+        _sliced_models.clear()
+        _sliced_models[key] = SlicedModel(context, threads)
+    return _sliced_models[key]
 
 
 def run_task(task: TrialTask) -> list[LayerTrial]:
-    return list(try_groups(slices_of(task.making, task.threads), task.number, task.sample, task.groups, task.kinds))
+    return list(
+        try_groups(get_sliced_model(task.context, task.threads), task.number, task.sample, task.groups, task.kinds)
+    )
 
 
 def try_groups(
-    sliced: Sliced,
+    sliced_model: SlicedModel,
     number: int,
-    sample: Sample,
+    sample: InputArrays,
     groups: Sequence[UnitGroup],
     kinds: Sequence[str],
     done: Collection[tuple[str, str, int]] = (),
 ) -> Iterator[LayerTrial]:
-    """The trials of each group on one sample, each as soon as it is finished."""
-    places = {one.unit.name: place for place, one in enumerate(sliced.slices) if one.unit is not None}
-    right = None
+    """Yield the trials of each group on one sample, each as soon as it is finished."""
+    places = {slice_.unit.name: place for place, slice_ in enumerate(sliced_model.slices) if slice_.unit is not None}
+    float_outputs = None
     for kind in kinds:
-        left = [group for group in groups if (kind, group.name, number) not in done]
-        if not left:
+        pending = [group for group in groups if (kind, group.name, number) not in done]
+        if not pending:
             continue
-        cuts = sliced.cuts(sample, quantised=kind == KEPT)
-        if right is None:
-            right = sliced.answers((cuts if kind == ALONE else sliced.cuts(sample, quantised=False))[-1])
-        for group in left:
-            outputs = sliced.toggled(cuts, {places[unit.name] for unit in group.units}, quantised=kind == KEPT)
-            yield LayerTrial(kind, group.name, number, compare(sliced.outputs, right, outputs))
+        values_at_cuts = sliced_model.compute_cuts(sample, quantized=kind == KEPT_ALONE)
+        if float_outputs is None:
+            float_outputs = sliced_model.select_outputs(
+                (values_at_cuts if kind == QUANTIZED_ALONE else sliced_model.compute_cuts(sample, quantized=False))[-1]
+            )
+        for group in pending:
+            outputs = sliced_model.run_toggled(
+                values_at_cuts, {places[unit.name] for unit in group.units}, quantized=kind == KEPT_ALONE
+            )
+            yield LayerTrial(kind, group.name, number, score_outputs(sliced_model.outputs, float_outputs, outputs))
 
 
-def try_by_own_metric(
-    scene: Scene, groups: Sequence[UnitGroup], done: Collection[tuple[str, str, int]]
+def try_by_recipe_metric(
+    evaluator: MixEvaluator, groups: Sequence[UnitGroup], done: Collection[tuple[str, str, int]]
 ) -> Iterator[LayerTrial]:
-    """The recipe's metric runs the model as often as it likes, on samples of its own."""
-    assert scene.own is not None
-    everything = [unit.name for unit in scene.sliced.units]
+    """Yield trials by the recipe's metric, which runs the model as often as it needs, on its own samples."""
+    assert evaluator.recipe_metric is not None
+    all_units = [unit.name for unit in evaluator.sliced_model.units]
     for group in groups:
-        own = {unit.name for unit in group.units}
-        for kind, keep in ((ALONE, [n for n in everything if n not in own]), (KEPT, sorted(own))):
-            if (kind, group.name, OWN) not in done:
-                yield LayerTrial(kind, group.name, OWN, None, scene.own.drop(as_function(scene.sliced, keep)))
+        names = {unit.name for unit in group.units}
+        for kind, keep in ((QUANTIZED_ALONE, [n for n in all_units if n not in names]), (KEPT_ALONE, sorted(names))):
+            if (kind, group.name, RECIPE_METRIC_SAMPLE) not in done:
+                yield LayerTrial(
+                    kind,
+                    group.name,
+                    RECIPE_METRIC_SAMPLE,
+                    None,
+                    evaluator.recipe_metric.compute_drop(make_model_function(evaluator.sliced_model, keep)),
+                )
 
 
-Step = tuple[int, tuple[UnitGroup, ...], tuple[str, ...]]
+TrialStep = tuple[int, tuple[UnitGroup, ...], tuple[str, ...]]
 """A sample's number, the groups to try on it, and the kinds of trial."""
 
 
-def plan(
+def plan_trials(
     samples: int,
     groups: Sequence[UnitGroup],
     done: Callable[[], Mapping[tuple[str, str, int], LayerTrial]],
     metric: str,
-) -> Iterator[Step]:
-    """What to try next, by what is known by then.
+) -> Iterator[TrialStep]:
+    """Yield the next trials, given the results so far.
 
-    First what ranks all groups, on a few samples, then their other trial; then all samples for the half that lost
-    most; then the rest.
+    First every group is quantized alone on a few samples, then kept alone. Then all samples are tried for the half with
+    the largest drop, then for the rest.
     """
 
-    def left(number: int, some: Sequence[UnitGroup], kinds: Sequence[str]) -> Iterator[Step]:
-        have = done()
-        new = tuple(g for g in some if any((kind, g.name, number) not in have for kind in kinds))
-        if new:
-            yield number, new, tuple(kinds)
+    def list_pending(number: int, candidates: Sequence[UnitGroup], kinds: Sequence[str]) -> Iterator[TrialStep]:
+        finished = done()
+        pending = tuple(g for g in candidates if any((kind, g.name, number) not in finished for kind in kinds))
+        if pending:
+            yield number, pending, tuple(kinds)
 
-    both = (ALONE, KEPT)
-    for kind in both:
-        for number in range(min(FIRST, samples)):
-            yield from left(number, groups, (kind,))
-    for number in range(min(FIRST, samples), samples):
-        ranked = [one.group for one in sum_up(groups, done(), metric, errors=False)]
-        yield from left(number, ranked[: max(CHUNK, len(ranked) // 2)], both)
+    both_kinds = (QUANTIZED_ALONE, KEPT_ALONE)
+    for kind in both_kinds:
+        for number in range(min(RANKING_SAMPLES, samples)):
+            yield from list_pending(number, groups, (kind,))
+    for number in range(min(RANKING_SAMPLES, samples), samples):
+        ranked = [sensitivity.group for sensitivity in summarize_trials(groups, done(), metric, with_errors=False)]
+        yield from list_pending(number, ranked[: max(GROUPS_PER_TASK, len(ranked) // 2)], both_kinds)
     for number in range(samples):
-        yield from left(number, groups, both)
+        yield from list_pending(number, groups, both_kinds)
 
 
-def sum_up(
-    groups: Sequence[UnitGroup], trials: Mapping[tuple[str, str, int], LayerTrial], metric: str, errors: bool = True
-) -> list[Sensed]:
-    """Groups with what their trials say, the one that loses most first; groups without a trial are left out."""
+def summarize_trials(
+    groups: Sequence[UnitGroup],
+    trials: Mapping[tuple[str, str, int], LayerTrial],
+    metric: str,
+    with_errors: bool = True,
+) -> list[GroupSensitivity]:
+    """Return groups with their drops, largest first; groups without a trial are left out."""
     by_group: dict[tuple[str, str], list[LayerTrial]] = {}
     for trial in trials.values():
         by_group.setdefault((trial.kind, trial.group), []).append(trial)
-    found = []
+    sensitivities = []
     for group in groups:
-        alone, kept = by_group.get((ALONE, group.name), []), by_group.get((KEPT, group.name), [])
+        alone, kept = by_group.get((QUANTIZED_ALONE, group.name), []), by_group.get((KEPT_ALONE, group.name), [])
         if alone:
-            drop, error = _drop(alone, metric, errors)
-            other = _drop(kept, metric, False)[0] if kept else math.nan
-            found.append(Sensed(group, drop, error, other, len(alone)))
-    return sorted(found, key=lambda one: -one.alone if not math.isnan(one.alone) else math.inf)
+            drop, error = _estimate_drop(alone, metric, with_errors)
+            kept_drop = _estimate_drop(kept, metric, False)[0] if kept else math.nan
+            sensitivities.append(GroupSensitivity(group, drop, error, kept_drop, len(alone)))
+    return sorted(
+        sensitivities, key=lambda sensitivity: -sensitivity.alone if not math.isnan(sensitivity.alone) else math.inf
+    )
 
 
-def _drop(trials: Sequence[LayerTrial], metric: str, errors: bool) -> tuple[float, float | None]:
-    """The drop over all samples, and its standard error by leaving out one at a time."""
-    own = [trial.drop for trial in trials if trial.drop is not None]
-    if own:
-        return own[-1], None
+def _estimate_drop(trials: Sequence[LayerTrial], metric: str, with_errors: bool) -> tuple[float, float | None]:
+    """Return the drop over all samples, and its standard error by the jackknife."""
+    recipe_drops = [trial.drop for trial in trials if trial.drop is not None]
+    if recipe_drops:
+        return recipe_drops[-1], None
     scores = [trial.score for trial in trials if trial.score is not None]
-    whole = add_up(scores).drop(metric)
+    total = add_scores(scores).compute_drop(metric)
     count = len(scores)
-    if count < 2 or not errors:
-        return whole, None
-    without = [add_up((*scores[:i], *scores[i + 1 :])).drop(metric) for i in range(count)]
+    if count < 2 or not with_errors:
+        return total, None
+    without = [add_scores((*scores[:i], *scores[i + 1 :])).compute_drop(metric) for i in range(count)]
     mean = sum(without) / count
-    return whole, math.sqrt((count - 1) / count * sum((one - mean) ** 2 for one in without))
+    return total, math.sqrt((count - 1) / count * sum((drop - mean) ** 2 for drop in without))

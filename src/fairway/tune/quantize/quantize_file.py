@@ -1,45 +1,50 @@
-"""`fairway quantize`: variants are made, judged on data held back, and one is shipped if it is worth it."""
+"""`fairway quantize`: make variants, judge them on held-back data, and deliver one if it is worth it."""
 
 from __future__ import annotations
 
 import errno
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from fairway.diagnostics import Finding
+from fairway.convert.record_writer import describe_subject
+from fairway.diagnostics import Code, Finding
 from fairway.diagnostics.errors import UserError, complain
-from fairway.model.cpu import choose_arithmetic, this_cpu
-from fairway.model.onnx_file import check_room, check_signature, open_header
+from fairway.model.cpu import choose_arithmetic, detect_cpu
+from fairway.model.onnx_file import open_model
 from fairway.model.subject import Subject
 from fairway.model.weight_storage import WeightStorage
-from fairway.record.delivery import check_target, deliver, workshop
-from fairway.record.files import FORMAT, hash_file, hash_model, versions
+from fairway.record.delivery import check_target, deliver, make_workshop
+from fairway.record.files import hash_file, hash_model, read_versions
+from fairway.record.progress import BestChanged, EventSink, ItemsCounted, StageStarted, ignore_event
 from fairway.record.reader import compare_with_record
-from fairway.tune.quantize.accuracy import AccuracyJudge, Judged
-from fairway.tune.quantize.calibration import METHODS, Ranges, calibrate
+from fairway.record.schema import FORMAT, Record
+from fairway.record.schema_parts import SettingsRecord, SubjectRecord
+from fairway.record.schema_tuning import ArithmeticRecord, CalibrationRecord, CpuRecord, QuantizedRecord, SourceRecord
+from fairway.record.writer import describe_finding
+from fairway.tune.quantize.accuracy import AccuracyJudge, JudgedVariant
+from fairway.tune.quantize.calibration import CALIBRATION_METHODS, ActivationRanges, calibrate
 from fairway.tune.quantize.error_metrics import METRICS
-from fairway.tune.quantize.prepare import Prepared, prepare
+from fairway.tune.quantize.prepare import PreparedGraph, prepare_graph
 from fairway.tune.quantize.quality_budget import Budget
-from fairway.tune.quantize.sample_split import Samples, open_samples
-from fairway.tune.quantize.schemes import SCHEMES, Making, make
-from fairway.tune.quantize.search import MARGIN, Scene, fewest_kept, rank
-from fairway.tune.quantize.slices import Sliced
+from fairway.tune.quantize.sample_split import SampleSplit, open_samples
+from fairway.tune.quantize.schemes import SCHEMES, QuantizeContext, make_variant
+from fairway.tune.quantize.search import BUDGET_MARGIN, MixEvaluator, find_smallest_mix, rank_units
+from fairway.tune.quantize.slices import SlicedModel
 from fairway.workers.staging import Janitor
 
-Progress = Callable[[Any], None]
-Verdict = Literal["quantised", "not shipped"]
-MIXED = "int8-mixed"
-TRIED = 8
+Verdict = Literal["quantized", "not shipped"]
+MIXED_SCHEME = "int8-mixed"
+MIX_SAMPLES = 8
 """Calibration samples that mixes are tried on."""
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What was asked for."""
+class QuantizeSettings:
+    """The options of a quantization."""
 
     scheme: str = "auto"
     method: str = "minmax"
@@ -48,21 +53,23 @@ class Wishes:
     metric: str | None = None
     budget: Budget = field(default_factory=Budget)
     seconds: float = 2.0
-    """Of timing, for each variant and the float file beside it."""
+    """Seconds of timing for each variant, and as many for the float file."""
     keep: tuple[str, ...] = ()
-    """Nodes that stay in float where a scheme has fewer than 16 bits, as `do_not_quantize.json` names them."""
+    """Nodes that stay in float in schemes of fewer than 16 bits, named as in `do_not_quantize.json`."""
+    data: Path | None = None
+    """Files with samples; None for the recipe's `calibration`, or samples drawn from the spec."""
 
 
 @dataclass(frozen=True)
-class Quantised:
-    """What came out: the variant that was shipped, or how near each came."""
+class QuantizeResult:
+    """The variant that was delivered, or how near each came."""
 
     verdict: Verdict
     path: Path | None
-    best: Judged | None
-    tried: tuple[Judged, ...]
+    best: JudgedVariant | None
+    tried: tuple[JudgedVariant, ...]
     findings: tuple[Finding, ...]
-    record: dict[str, Any]
+    record: Record
 
     def __str__(self) -> str:
         from fairway.tune.quantize.quality_table import render
@@ -70,230 +77,262 @@ class Quantised:
         return render(self)
 
 
-def check_wishes(wishes: Wishes, subject: Subject) -> str:
-    """The metric that will count; refuses what is not known."""
-    for what, value, known in (
-        ("scheme", wishes.scheme, (*SCHEMES, "auto")),
-        ("method", wishes.method, METHODS),
-        ("metric", wishes.metric, (None, *METRICS)),
+def check_settings(settings: QuantizeSettings, subject: Subject) -> str:
+    """Return the metric to use; fail on unknown settings."""
+    for option, value, known in (
+        ("scheme", settings.scheme, (*SCHEMES, "auto")),
+        ("method", settings.method, CALIBRATION_METHODS),
+        ("metric", settings.metric, (None, *METRICS)),
     ):
         if value not in known:
-            raise complain("FW006", f"{what} {value!r}; there are {', '.join(k for k in known if k)}")
-    if wishes.metric == "recipe" and subject.metric is None:
-        raise complain("FW006", "metric 'recipe', and the recipe has no metric")
-    if wishes.samples < 2:
-        raise complain("FW006", f"samples {wishes.samples}; at least 2 are needed")
-    return wishes.metric or ("recipe" if subject.metric is not None else "sqnr")
+            raise complain(
+                Code.UNKNOWN_OPTION, f"{option} {value!r}; expected one of {', '.join(k for k in known if k)}"
+            )
+    if settings.metric == "recipe" and subject.metric is None:
+        raise complain(Code.UNKNOWN_OPTION, "metric 'recipe', but the recipe has no metric")
+    if settings.samples < 2:
+        raise complain(Code.UNKNOWN_OPTION, f"samples {settings.samples}; expected at least 2")
+    return settings.metric or ("recipe" if subject.metric is not None else "sqnr")
 
 
 def quantize_file(
     source: Path,
     subject: Subject,
     target: Path,
-    wishes: Wishes,
-    data: Path | None = None,
+    settings: QuantizeSettings,
     overwrite: bool = False,
-    progress: Progress | None = None,
-) -> Quantised:
-    """The whole road: prepare, calibrate, make, judge, deliver what is worth it. The float file is never touched."""
-    heard = progress or (lambda event: None)
-    metric = check_wishes(wishes, subject)
+    on_event: EventSink = ignore_event,
+) -> QuantizeResult:
+    """Prepare, calibrate, make and judge variants, and deliver the best if it is worth it. The float file stays as it
+    is.
+    """
+    metric = check_settings(settings, subject)
     check_target(target, overwrite)
-    header = open_header(source)
-    check_room(header)
-    check_signature(header, subject)
+    open_model(source, subject)
     stored, changed = compare_with_record(source)
     janitor = Janitor()
     try:
-        with workshop(target, janitor) as folder:
-            found = _Road(source, subject, wishes, metric, folder, heard).walk(data)
-            findings = (*found.findings, *(() if changed is None else (changed,)))
-            known = stored.whole["subject"] if stored is not None and changed is None else _subject(subject)
-            record = _record(source, known, wishes, metric, found, findings)
-            if found.best is None:
-                return Quantised("not shipped", None, None, found.tried, findings, record)
-            record = deliver(folder, found.best.variant.path, target, record, WeightStorage(), overwrite)
-            return Quantised("quantised", target, found.best, found.tried, findings, record)
+        with make_workshop(target, janitor) as folder:
+            run = _Quantizer(source, subject, settings, metric, folder, on_event).run()
+            findings = (*run.findings, *(() if changed is None else (changed,)))
+            if stored is not None and changed is None:
+                described = stored.subject
+            else:
+                described = describe_subject(subject, hash_model(subject.model))
+            record = _make_record(source, described, settings, metric, run, findings)
+            if run.best is None:
+                return QuantizeResult("not shipped", None, None, run.tried, findings, record)
+            record = deliver(folder, run.best.variant.path, target, record, WeightStorage(), overwrite)
+            return QuantizeResult("quantized", target, run.best, run.tried, findings, record)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise complain("FW009", f"{target}: {error.strerror}") from error
+            raise complain(Code.CANNOT_WRITE, f"{target}: {error.strerror}") from error
         raise
     finally:
         janitor.dismiss()
 
 
 @dataclass(frozen=True)
-class _Found:
-    best: Judged | None
-    tried: tuple[Judged, ...]
+class _QuantizerRun:
+    """All judged variants, the best of them, and what they were made with."""
+
+    best: JudgedVariant | None
+    tried: tuple[JudgedVariant, ...]
     findings: tuple[Finding, ...]
-    prepared: Prepared
-    samples: Samples
-    making: Making
+    prepared: PreparedGraph
+    samples: SampleSplit
+    context: QuantizeContext
 
 
-class _Road:
-    """From a float file to judged variants, in one folder."""
+class _Quantizer:
+    """Makes and judges variants of a float file in one folder."""
 
     def __init__(
-        self, source: Path, subject: Subject, wishes: Wishes, metric: str, folder: Path, heard: Progress
+        self, source: Path, subject: Subject, settings: QuantizeSettings, metric: str, folder: Path, on_event: EventSink
     ) -> None:
-        self.source, self.subject, self.wishes = source, subject, wishes
-        self.metric, self.folder, self.heard = metric, folder, heard
+        self.source, self.subject, self.settings = source, subject, settings
+        self.metric, self.folder, self.on_event = metric, folder, on_event
 
-    def walk(self, data: Path | None) -> _Found:
-        wishes, heard = self.wishes, self.heard
-        heard(("stage", "preparing the graph"))
-        prepared = prepare(self.source, self.folder)
-        samples = open_samples(self.subject, data, wishes.samples)
-        schemes = SCHEMES if wishes.scheme == "auto" else (wishes.scheme,)
-        ranges: Ranges | None = None
+    def run(self) -> _QuantizerRun:
+        """Return the judged variants; fail if no scheme produced one."""
+        settings, on_event = self.settings, self.on_event
+        on_event(StageStarted("preparing the graph"))
+        prepared = prepare_graph(self.source, self.folder)
+        samples = open_samples(self.subject, settings.data, settings.samples)
+        schemes = SCHEMES if settings.scheme == "auto" else (settings.scheme,)
+        ranges: ActivationRanges | None = None
         if "int8-static" in schemes:
-            heard(("stage", f"calibrating with {samples.source}"))
-            ranges = calibrate(prepared, samples.calibrating(), wishes.method, self.folder)
-        making = Making(prepared, choose_arithmetic(this_cpu()), ranges, wishes.per_channel, self.folder)
+            on_event(StageStarted(f"calibrating with {samples.source}"))
+            ranges = calibrate(prepared, samples.read_calibration(), settings.method, self.folder)
+        context = QuantizeContext(prepared, choose_arithmetic(detect_cpu()), ranges, settings.per_channel, self.folder)
         judge = AccuracyJudge(
             self.source,
-            samples.held_back,
-            samples.typical,
+            samples,
             self.metric,
             self.subject.metric,
-            wishes.seconds,
+            settings.seconds,
             self.folder,
         )
-        tried, findings = self._try_all(schemes, making, samples, judge)
-        best = choose(tried, wishes.budget)
+        tried, findings = self._try_all(schemes, context, samples, judge)
+        best = choose_best(tried, settings.budget)
         if best is None and tried:
-            findings = [*findings, *_explain(tried, wishes.budget)]
+            findings = [*findings, *_explain_refusal(tried, settings.budget)]
         if best is None and not tried:
             raise UserError(findings[0])
-        return _Found(best, tuple(tried), tuple(findings), prepared, samples, making)
+        return _QuantizerRun(best, tuple(tried), tuple(findings), prepared, samples, context)
 
     def _try_all(
-        self, schemes: Sequence[str], making: Making, samples: Samples, judge: AccuracyJudge
-    ) -> tuple[list[Judged], list[Finding]]:
-        tried: list[Judged] = []
+        self, schemes: Sequence[str], context: QuantizeContext, samples: SampleSplit, judge: AccuracyJudge
+    ) -> tuple[list[JudgedVariant], list[Finding]]:
+        tried: list[JudgedVariant] = []
         findings: list[Finding] = []
-        kept = _kept(making.prepared, self.wishes.keep)
+        kept = _find_kept_units(context.prepared, self.settings.keep)
         for number, scheme in enumerate(schemes):
-            self.heard(("count", number, len(schemes), "schemes", f"making and judging {scheme}"))
+            self.on_event(ItemsCounted(number, len(schemes), "schemes", f"making and judging {scheme}"))
             try:
-                judged = judge.look(make(scheme, making, kept))
+                judged = judge.judge(make_variant(scheme, context, kept))
             except UserError as error:
                 findings.append(error.finding)
                 continue
             tried.append(judged)
-            if scheme == "int8-static" and not self.wishes.budget.within(judged) and len(making.prepared.units) > 1:
-                tried += self._mix(making, samples, judge, kept)
-            if (best := choose(tried, self.wishes.budget)) is not None:
-                self.heard(("best", best.variant.scheme))
-        distinct: dict[str, Judged] = {}
-        for one in tried:
-            if one.sha256 in distinct:
-                seen = f"{one.variant.scheme} and {distinct[one.sha256].variant.scheme} are the same bytes"
-                findings.append(Finding("FW710", seen))
-            distinct.setdefault(one.sha256, one)
+            can_mix = scheme == "int8-static" and len(context.prepared.units) > 1
+            if can_mix and not self.settings.budget.is_drop_allowed(judged):
+                tried += self._make_mixes(context, samples, judge, kept)
+            if (best := choose_best(tried, self.settings.budget)) is not None:
+                self.on_event(BestChanged(best.variant.scheme))
+        distinct: dict[str, JudgedVariant] = {}
+        for variant in tried:
+            if variant.sha256 in distinct:
+                seen = f"{variant.variant.scheme} and {distinct[variant.sha256].variant.scheme} are the same bytes"
+                findings.append(Finding(Code.SCHEMES_ALIKE, seen))
+            distinct.setdefault(variant.sha256, variant)
         return [*distinct.values()], findings
 
-    def _mix(self, making: Making, samples: Samples, judge: AccuracyJudge, kept: Sequence[str]) -> list[Judged]:
-        """The mix that keeps the fewest units in float; if it does worse on the data held back, some more are kept."""
-        self.heard(("stage", "looking for the units to keep in float"))
-        scene = Scene(Sliced(making), list(islice(samples.calibrating(), TRIED)), self.metric, judge.own)
-        ranked = [unit for unit, _ in rank(scene)]
-        keep = list(fewest_kept(ranked, scene.drop, MARGIN * self.wishes.budget.max_drop).keep)
+    def _make_mixes(
+        self, context: QuantizeContext, samples: SampleSplit, judge: AccuracyJudge, kept: Sequence[str]
+    ) -> list[JudgedVariant]:
+        """Make the mix with the fewest units in float.
+
+        If its drop on the held-back samples is over the budget, more units are kept.
+        """
+        self.on_event(StageStarted("looking for the units to keep in float"))
+        evaluator = MixEvaluator(
+            SlicedModel(context),
+            list(islice(samples.read_calibration(), MIX_SAMPLES)),
+            self.metric,
+            judge.recipe_metric,
+        )
+        ranked = [unit for unit, _ in rank_units(evaluator)]
+        keep = list(
+            find_smallest_mix(ranked, evaluator.measure_drop, BUDGET_MARGIN * self.settings.budget.max_drop).keep
+        )
         keep += [name for name in kept if name not in keep]
         others = [unit.name for unit in ranked if unit.name not in keep]
-        found: list[Judged] = []
+        judged: list[JudgedVariant] = []
         while others:
-            variant = replace(make("int8-static", making, keep, f"{MIXED}-{len(keep)}"), scheme=MIXED)
-            found = [judge.look(variant)]
-            if self.wishes.budget.within(found[0]):
+            variant = replace(
+                make_variant("int8-static", context, keep, f"{MIXED_SCHEME}-{len(keep)}"), scheme=MIXED_SCHEME
+            )
+            judged = [judge.judge(variant)]
+            if self.settings.budget.is_drop_allowed(judged[0]):
                 break
-            more = max(1, len(keep) // 4)
-            keep, others = [*keep, *others[:more]], others[more:]
-        return found
+            step = max(1, len(keep) // 4)
+            keep, others = [*keep, *others[:step]], others[step:]
+        return judged
 
 
-def _kept(prepared: Prepared, nodes: Sequence[str]) -> list[str]:
-    """The units of these nodes; refuses a node that is none's."""
+def _find_kept_units(prepared: PreparedGraph, nodes: Sequence[str]) -> list[str]:
+    """Return the units of these nodes; fail on a node that cannot be quantized."""
     known = {node for unit in prepared.units for node in unit.nodes}
-    strange = [node for node in nodes if node not in known]
-    if strange:
-        raise complain("FW006", f"keep {strange[0]!r}; no node of that name can be quantised")
+    unknown = [node for node in nodes if node not in known]
+    if unknown:
+        raise complain(Code.UNKNOWN_OPTION, f"keep {unknown[0]!r}; no node of that name can be quantized")
     return [unit.name for unit in prepared.units if set(unit.nodes) & set(nodes)]
 
 
-def choose(tried: Sequence[Judged], budget: Budget) -> Judged | None:
-    """Of those that meet the budget the fastest; of those as fast, the smallest."""
-    good = [one for one in tried if budget.met(one)]
-    faster = [one for one in good if one.speed is not None and one.speed.faster]
+def choose_best(tried: Sequence[JudgedVariant], budget: Budget) -> JudgedVariant | None:
+    """Return the fastest variant that meets the budget; of equally fast variants, the smallest."""
+    allowed = [variant for variant in tried if budget.is_met_by(variant)]
+    faster = [variant for variant in allowed if variant.speed is not None and variant.speed.is_faster]
     if not faster:
-        return min(good, key=lambda one: one.size, default=None)
-    top = max(one.speed.low for one in faster if one.speed is not None)
-    equal = [one for one in faster if one.speed is not None and one.speed.high >= top]
-    return min(equal, key=lambda one: one.size)
+        return min(allowed, key=lambda variant: variant.size, default=None)
+    best_low = max(variant.speed.low for variant in faster if variant.speed is not None)
+    equal = [variant for variant in faster if variant.speed is not None and variant.speed.high >= best_low]
+    return min(equal, key=lambda variant: variant.size)
 
 
-def _explain(tried: Sequence[Judged], budget: Budget) -> list[Finding]:
-    """How near each came, and why the slow ones are slow."""
-    nearest = min(tried, key=lambda one: (len(budget.lacking(one)), one.drop if math.isfinite(one.drop) else math.inf))
-    seen = "\n".join(f"{one.variant.scheme}: {'; '.join(budget.lacking(one))}" for one in tried)
-    found = [Finding("FW708", seen, data={"nearest": nearest.variant.scheme})]
-    slow = [one for one in tried if one.speed is not None and one.speed.slower]
+def _explain_refusal(tried: Sequence[JudgedVariant], budget: Budget) -> list[Finding]:
+    """Describe how near each variant came, and why the slow ones are slow."""
+    nearest = min(
+        tried,
+        key=lambda variant: (
+            len(budget.list_shortfalls(variant)),
+            variant.drop if math.isfinite(variant.drop) else math.inf,
+        ),
+    )
+    seen = "\n".join(f"{variant.variant.scheme}: {'; '.join(budget.list_shortfalls(variant))}" for variant in tried)
+    findings = [Finding(Code.NOT_WORTH_SHIPPING, seen, data={"nearest": nearest.variant.scheme})]
+    slow = [variant for variant in tried if variant.speed is not None and variant.speed.is_slower]
     if slow:
-        told = "\n".join(f"{one.variant.scheme} runs at {one.speed}: {one.why_slow}" for one in slow)
-        found.append(Finding("FW709", told))
-    return found
+        reasons = "\n".join(f"{variant.variant.scheme} runs at {variant.speed}: {variant.why_slow}" for variant in slow)
+        findings.append(Finding(Code.SLOWER_QUANTIZED, reasons))
+    return findings
 
 
-def _subject(subject: Subject) -> dict[str, Any]:
-    """Of whom the file is, where no record beside the float file says so."""
-    return {
-        "name": subject.name,
-        "class": f"{type(subject.model).__module__}.{type(subject.model).__qualname__}",
-        "sha256": hash_model(subject.model),
-        "inputs": [str(s) for s in subject.spec],
-        "domain": subject.domain.as_dict(),
-    }
+def _make_record(
+    source: Path,
+    subject: SubjectRecord,
+    settings: QuantizeSettings,
+    metric: str,
+    run: _QuantizerRun,
+    findings: Sequence[Finding],
+) -> Record:
+    """Return the record of the run; `subject` comes from the float file's record if there is one."""
+    best = run.best
+    return Record(
+        format=FORMAT,
+        subject=subject,
+        versions=read_versions(),
+        settings=SettingsRecord(scheme=settings.scheme, method=settings.method, samples=settings.samples),
+        verdict="failed" if best is None else "quantized",
+        route=None,
+        remedies=(),
+        evidence=None,
+        findings=tuple(map(describe_finding, findings)),
+        quantized=_describe_quantization(source, settings, metric, run),
+    )
 
 
-def _record(
-    source: Path, subject: dict[str, Any], wishes: Wishes, metric: str, found: _Found, findings: Sequence[Finding]
-) -> dict[str, Any]:
-    cpu, making, best = this_cpu(), found.making, found.best
-    quantised: dict[str, Any] = {
-        "from": {"name": source.name, "sha256": hash_file(source)},
-        "scheme": None if best is None else best.variant.scheme,
-        "metric": metric,
-        "cpu": cpu.as_dict(),
-        "arithmetic": asdict(making.arithmetic),
-        "calibration": {
-            "source": found.samples.source,
-            "drawn_from_spec": found.samples.drawn,
-            "held_back": len(found.samples.held_back),
-            **({} if making.ranges is None else making.ranges.as_dict()),
-        },
-        "per_channel": wishes.per_channel,
-        "budget": wishes.budget.as_dict(),
-        "opset_raised_from": found.prepared.raised_from,
-        "shipped": None if best is None else best.as_dict(),
-        "tried": [one.as_dict() for one in found.tried],
-    }
-    if best is not None:
-        speed = "speed not taken" if best.speed is None else f"speed {best.speed}"
-        quantised["said"] = (
-            f"{best.variant.scheme} from {quantised['from']['sha256'][:12]}, drop {best.drop:.3%} by {metric}, "
-            f"{speed}, size {best.size_share:.0%}"
-        )
-    return {
-        "format": FORMAT,
-        "subject": subject,
-        "versions": versions(),
-        "settings": {"scheme": wishes.scheme, "method": wishes.method, "samples": wishes.samples},
-        "verdict": "failed" if best is None else "quantised",
-        "route": None,
-        "remedies": [],
-        "evidence": None,
-        "findings": [f.as_dict() for f in findings],
-        "quantised": quantised,
-    }
+def _describe_quantization(
+    source: Path, settings: QuantizeSettings, metric: str, run: _QuantizerRun
+) -> QuantizedRecord:
+    """Return the part of the record about quantization."""
+    context, best, sha256 = run.context, run.best, hash_file(source)
+    ranges = {} if context.ranges is None else context.ranges.as_dict()
+    quantized = QuantizedRecord(
+        source=SourceRecord(name=source.name, sha256=sha256),
+        scheme=None if best is None else best.variant.scheme,
+        metric=metric,
+        cpu=CpuRecord(**detect_cpu().as_dict()),
+        arithmetic=ArithmeticRecord(**asdict(context.arithmetic)),
+        calibration=CalibrationRecord(
+            source=run.samples.source,
+            drawn_from_spec=run.samples.drawn_from_spec,
+            held_back=len(run.samples.held_back),
+            **ranges,
+        ),
+        per_channel=settings.per_channel,
+        budget=settings.budget.as_dict(),
+        opset_raised_from=run.prepared.raised_from,
+        shipped=None if best is None else best.describe(),
+        tried=tuple(variant.describe() for variant in run.tried),
+    )
+    if best is None:
+        return quantized
+    speed = "speed not measured" if best.speed is None else f"speed {best.speed}"
+    return quantized.model_copy(
+        update={
+            "said": f"{best.variant.scheme} from {sha256[:12]}, drop {best.drop:.3%} by {metric}, {speed}, "
+            f"size {best.size_share:.0%}"
+        }
+    )

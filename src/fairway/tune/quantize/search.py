@@ -1,8 +1,8 @@
-"""Mixed precision: the fewest units kept in float with which the drop stays within the budget.
+"""Mixed precision: find the fewest units to keep in float so that the drop stays within the budget.
 
-Units are ranked by the loss of each when it alone is quantised. How many of them to keep is found by halving, on mixes
-that are paths through the slices, so a step costs a few runs and no file. The samples are the calibration's: those held
-back judge the result and nothing before it.
+Units are ranked by the drop that each causes when it alone is quantized. A binary search over this ranking finds how
+many to keep. Mixes are run as paths through the slices, so a step takes a few runs and needs no file. The search uses
+calibration samples; the held-back samples judge only the result.
 """
 
 from __future__ import annotations
@@ -11,104 +11,116 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fairway.tune.quantize.error_metrics import Array, ModelFunction, OwnMetric, Score, add_up, compare
+from fairway.tune.quantize.error_metrics import Array, ModelFunction, RecipeMetric, Score, add_scores, score_outputs
 from fairway.tune.quantize.prepare import Unit
-from fairway.tune.quantize.slices import Sliced
+from fairway.tune.quantize.slices import SlicedModel
 
 if TYPE_CHECKING:
-    from fairway.tune.quantize.sample_split import Sample
+    from fairway.tune.quantize.sample_split import InputArrays
 
-MARGIN = 0.8
-"""Of the budget. What is chosen on some samples does a little worse on others."""
+BUDGET_MARGIN = 0.8
+"""The share of the budget that the search may use, because a mix does a little worse on other samples."""
 
-GIVEN_BACK = 64
-"""Units at most that are tried to be given back."""
+MAX_RESTORED_UNITS = 64
+"""At most so many kept units are tried quantized again."""
 
 
 @dataclass(frozen=True)
 class Mix:
-    """Which units to keep, and the drop that was seen while choosing."""
+    """The units to keep in float, and the drop measured during the search."""
 
     keep: tuple[str, ...]
     drop: float
-    looked_at: int
+    trials: int
 
 
-class Scene:
-    """The slices, some samples and what the float model says to them: what a mix is tried on."""
+class MixEvaluator:
+    """Measures the drop of a mix, with the slices, some samples and the float model's outputs for them."""
 
-    def __init__(self, sliced: Sliced, samples: Sequence[Sample], metric: str, own: OwnMetric | None = None) -> None:
-        self.sliced = sliced
+    def __init__(
+        self,
+        sliced_model: SlicedModel,
+        samples: Sequence[InputArrays],
+        metric: str,
+        recipe_metric: RecipeMetric | None = None,
+    ) -> None:
+        self.sliced_model = sliced_model
         self.samples = samples
         self.metric = metric
-        self.own = own
-        everything = [unit.name for unit in sliced.units]
-        self.answers = [sliced.mixed(sample, everything) for sample in samples]
+        self.recipe_metric = recipe_metric
+        all_units = [unit.name for unit in sliced_model.units]
+        self.float_outputs = [sliced_model.run_mix(sample, all_units) for sample in samples]
 
     def score(self, number: int, outputs: Sequence[Array]) -> Score:
-        return compare(self.sliced.outputs, self.answers[number], outputs)
+        return score_outputs(self.sliced_model.outputs, self.float_outputs[number], outputs)
 
-    def drop(self, keep: Sequence[str]) -> float:
-        """The drop of the mix with these units in float."""
-        if self.own is not None:
-            return self.own.drop(as_function(self.sliced, keep))
-        scores = (self.score(i, self.sliced.mixed(sample, keep)) for i, sample in enumerate(self.samples))
-        return add_up(scores).drop(self.metric)
-
-
-def as_function(sliced: Sliced, keep: Sequence[str]) -> ModelFunction:
-    return lambda feeds: dict(zip(sliced.outputs, sliced.mixed(feeds, keep), strict=True))
+    def measure_drop(self, keep: Sequence[str]) -> float:
+        """Return the drop of the mix with these units in float."""
+        if self.recipe_metric is not None:
+            return self.recipe_metric.compute_drop(make_model_function(self.sliced_model, keep))
+        scores = (self.score(i, self.sliced_model.run_mix(sample, keep)) for i, sample in enumerate(self.samples))
+        return add_scores(scores).compute_drop(self.metric)
 
 
-def rank(scene: Scene) -> list[tuple[Unit, float]]:
-    """Units by the drop of each when it alone is quantised, the worst first."""
-    sliced = scene.sliced
-    names = [unit.name for unit in sliced.units]
-    if scene.own is not None:
-        alone = {name: scene.own.drop(as_function(sliced, [n for n in names if n != name])) for name in names}
+def make_model_function(sliced_model: SlicedModel, keep: Sequence[str]) -> ModelFunction:
+    """Return the mix as a function from inputs to named outputs."""
+    return lambda feeds: dict(zip(sliced_model.outputs, sliced_model.run_mix(feeds, keep), strict=True))
+
+
+def rank_units(evaluator: MixEvaluator) -> list[tuple[Unit, float]]:
+    """Rank units by the drop of each when it alone is quantized, worst first."""
+    sliced_model = evaluator.sliced_model
+    names = [unit.name for unit in sliced_model.units]
+    if evaluator.recipe_metric is not None:
+        drops = {
+            name: evaluator.recipe_metric.compute_drop(
+                make_model_function(sliced_model, [n for n in names if n != name])
+            )
+            for name in names
+        }
     else:
         totals: dict[str, list[Score]] = {name: [] for name in names}
-        for number, sample in enumerate(scene.samples):
-            cuts = sliced.cuts(sample, quantised=False)
-            for place, one in enumerate(sliced.slices):
-                if one.unit is not None:
-                    outputs = sliced.toggled(cuts, {place}, quantised=False)
-                    totals[one.unit.name].append(scene.score(number, outputs))
-        alone = {name: add_up(scores).drop(scene.metric) for name, scores in totals.items()}
-    return sorted(((unit, alone[unit.name]) for unit in sliced.units), key=lambda one: -one[1])
+        for number, sample in enumerate(evaluator.samples):
+            values_at_cuts = sliced_model.compute_cuts(sample, quantized=False)
+            for place, slice_ in enumerate(sliced_model.slices):
+                if slice_.unit is not None:
+                    outputs = sliced_model.run_toggled(values_at_cuts, {place}, quantized=False)
+                    totals[slice_.unit.name].append(evaluator.score(number, outputs))
+        drops = {name: add_scores(scores).compute_drop(evaluator.metric) for name, scores in totals.items()}
+    return sorted(((unit, drops[unit.name]) for unit in sliced_model.units), key=lambda ranked: -ranked[1])
 
 
-def fewest_kept(ranked: Sequence[Unit], drop_of: Callable[[Sequence[str]], float], most: float) -> Mix:
-    """By halving: the shortest head of the ranking that, kept in float, brings the drop down to `most`.
+def find_smallest_mix(ranked: Sequence[Unit], drop_of: Callable[[Sequence[str]], float], max_drop: float) -> Mix:
+    """Find the shortest prefix of the ranking that, kept in float, brings the drop down to `max_drop`.
 
-    A longer head is never expected to be worse; where it is, the answer is some head within the budget, not the
-    shortest.
+    A binary search that assumes a longer prefix is never worse. If that is wrong, the result is some prefix within the
+    budget, not the shortest.
     """
     names = [unit.name for unit in ranked]
     low, high = 0, len(names)
-    looked = 1
-    best = Mix(tuple(names), 0.0, looked)
+    trials = 1
+    best = Mix(tuple(names), 0.0, trials)
     first = drop_of(())
-    if first <= most:
-        return Mix((), first, looked)
+    if first <= max_drop:
+        return Mix((), first, trials)
     while high - low > 1:
         middle = (low + high) // 2
         drop = drop_of(names[:middle])
-        looked += 1
-        if drop <= most:
-            high, best = middle, Mix(tuple(names[:middle]), drop, looked)
+        trials += 1
+        if drop <= max_drop:
+            high, best = middle, Mix(tuple(names[:middle]), drop, trials)
         else:
             low = middle
-    return _give_back(Mix(best.keep, best.drop, looked), ranked, drop_of, most)
+    return _restore_units(Mix(best.keep, best.drop, trials), ranked, drop_of, max_drop)
 
 
-def _give_back(mix: Mix, ranked: Sequence[Unit], drop_of: Callable[[Sequence[str]], float], most: float) -> Mix:
-    """Units that need not be kept after all, the largest first: they cost most in size and time."""
-    keep, drop, looked = list(mix.keep), mix.drop, mix.looked_at
-    for unit in sorted((u for u in ranked if u.name in mix.keep), key=lambda u: -u.weights)[:GIVEN_BACK]:
+def _restore_units(mix: Mix, ranked: Sequence[Unit], drop_of: Callable[[Sequence[str]], float], max_drop: float) -> Mix:
+    """Quantize kept units again as far as the budget allows, largest first, since they cost most in size and time."""
+    keep, drop, trials = list(mix.keep), mix.drop, mix.trials
+    for unit in sorted((u for u in ranked if u.name in mix.keep), key=lambda u: -u.weights)[:MAX_RESTORED_UNITS]:
         without = [name for name in keep if name != unit.name]
-        tried = drop_of(without)
-        looked += 1
-        if tried <= most:
-            keep, drop = without, tried
-    return Mix(tuple(keep), drop, looked)
+        restored_drop = drop_of(without)
+        trials += 1
+        if restored_drop <= max_drop:
+            keep, drop = without, restored_drop
+    return Mix(tuple(keep), drop, trials)

@@ -1,6 +1,6 @@
-"""Trials as lines of JSON, each written as soon as it is finished: whatever is killed, what was measured is kept.
+"""Trials as lines of JSON, each written as soon as it is finished, so that a killed run loses none.
 
-The first line says what the trials are of. Trials of something else are never gone on with.
+The first line describes what the trials belong to. A file that belongs to something else is never continued.
 """
 
 from __future__ import annotations
@@ -11,37 +11,38 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
 from fairway.tune.quantize.error_metrics import Score
 
-ALONE, KEPT = "alone", "kept"
-"""Quantised alone, all others in float; kept in float alone, all others quantised."""
-OWN = -1
-"""The place of a sample where the recipe's metric has samples of its own."""
+QUANTIZED_ALONE, KEPT_ALONE = "alone", "kept"
+"""Kinds of trials: one group quantized and all others in float, or one group in float and all others quantized."""
+RECIPE_METRIC_SAMPLE = -1
+"""The sample number of a trial by the recipe's metric, which brings its own samples."""
 
 
 @dataclass(frozen=True)
 class LayerTrial:
-    """One group toggled, on one sample."""
+    """One group toggled on one sample."""
 
     kind: str
     group: str
     sample: int
     score: Score | None
     drop: float | None = None
-    """By the recipe's own metric, which gives no sums."""
+    """The drop by the recipe's metric, which has no sums."""
 
     @property
     def key(self) -> tuple[str, str, int]:
         return self.kind, self.group, self.sample
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         sums = None if self.score is None else {name: list(values) for name, values in self.score.outputs.items()}
         return {"kind": self.kind, "group": self.group, "sample": self.sample, "sums": sums, "drop": self.drop}
 
 
-def calibrated_with(path: Path) -> int | None:
-    """How many samples the trials in this file were calibrated with; None where that is not told."""
+def read_calibration_count(path: Path) -> int | None:
+    """Return the number of samples that a file's trials were calibrated with, or None if it is unknown."""
     try:
         with path.open("rb") as file:
             count = json.loads(file.readline())["calibrated_with"]
@@ -51,23 +52,24 @@ def calibrated_with(path: Path) -> int | None:
 
 
 class TrialFile:
-    """Opened once; what it held before is in `found`."""
+    """A file of trials, opened for appending. The trials that it held before are in `trials`."""
 
-    def __init__(self, path: Path, about: dict[str, Any], overwrite: bool) -> None:
-        self.found: dict[tuple[str, str, int], LayerTrial] = {}
-        whole = 0
+    def __init__(self, path: Path, about: dict[str, object], overwrite: bool) -> None:
+        self.trials: dict[tuple[str, str, int], LayerTrial] = {}
+        complete_bytes = 0
         if path.exists() and not overwrite:
-            whole = self._read(path, about)
-        if whole:
-            # Behind the last whole line: the one after it was being written when its writer was killed.
+            complete_bytes = self._read(path, about)
+        if complete_bytes:
+            # Continue after the last complete line: the process was killed while it wrote the next one.
             self._file: IO[bytes] = path.open("r+b")
-            self._file.truncate(whole)
-            self._file.seek(whole)
+            self._file.truncate(complete_bytes)
+            self._file.seek(complete_bytes)
         else:
             self._file = path.open("wb")
-            self._line(about)
+            self._write_line(about)
 
-    def _read(self, path: Path, about: dict[str, Any]) -> int:
+    def _read(self, path: Path, about: dict[str, object]) -> int:
+        """Read the trials and return the size of the complete lines in bytes; fail if they belong to something else."""
         data = path.read_bytes()
         lines = data.split(b"\n")[:-1]
         if not lines:
@@ -76,30 +78,30 @@ class TrialFile:
             head = json.loads(lines[0])
         except ValueError:
             head = None
-        wanted = json.loads(json.dumps(about))
-        if head != wanted:
-            changed = [key for key in wanted if not isinstance(head, dict) or head.get(key) != wanted[key]]
-            raise complain("FW712", f"{path}: other {', '.join(changed)}")
-        whole = len(lines[0]) + 1
+        expected = json.loads(json.dumps(about))
+        if head != expected:
+            changed = [key for key in expected if not isinstance(head, dict) or head.get(key) != expected[key]]
+            raise complain(Code.TRIALS_OF_ANOTHER_RUN, f"{path}: {', '.join(changed)} changed")
+        complete_bytes = len(lines[0]) + 1
         for line in lines[1:]:
             try:
-                self._take(json.loads(line))
+                self._add_row(json.loads(line))
             except (ValueError, KeyError, TypeError):
                 break
-            whole += len(line) + 1
-        return whole
+            complete_bytes += len(line) + 1
+        return complete_bytes
 
-    def _take(self, row: dict[str, Any]) -> None:
+    def _add_row(self, row: dict[str, Any]) -> None:
         sums = row["sums"]
         score = None if sums is None else Score({n: tuple(float(x) for x in v) for n, v in sums.items()})
         trial = LayerTrial(row["kind"], row["group"], int(row["sample"]), score, row["drop"])
-        self.found[trial.key] = trial
+        self.trials[trial.key] = trial
 
     def add(self, trial: LayerTrial) -> None:
-        self._line(trial.as_dict())
-        self.found[trial.key] = trial
+        self._write_line(trial.as_dict())
+        self.trials[trial.key] = trial
 
-    def _line(self, row: dict[str, Any]) -> None:
+    def _write_line(self, row: dict[str, object]) -> None:
         self._file.write(json.dumps(row).encode() + b"\n")
         self._file.flush()
 
@@ -107,4 +109,4 @@ class TrialFile:
         self._file.close()
 
     def __iter__(self) -> Iterator[LayerTrial]:
-        return iter(self.found.values())
+        return iter(self.trials.values())

@@ -1,4 +1,4 @@
-"""One call of torch inside the model, repeated beside the capture if no input reaches its arguments."""
+"""One call of torch inside the model, repeated on real values if no input reaches its arguments."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils._python_dispatch import _disable_current_modes  # seen to work in torch 2.9–2.13; no public counterpart
 
-from fairway.convert.remedies.constants.real_values import Followed, Origin, RealValue, SharedMemory
-from fairway.convert.remedies.constants.repeat_call import NotFollowed, is_written, repeat
+from fairway.convert.remedies.constants.real_values import FollowedTensors, Origin, RealValue, SharedMemory
+from fairway.convert.remedies.constants.repeat_call import NotFollowed, find_written_arguments, repeat_call
+from fairway.torch_internals import count_writes, disable_current_modes, storage_address
 
-LARGEST_ELEMENTS = 2**20
+MAX_ELEMENTS = 2**20
 """Elements of a tensor up to which calls on it are repeated."""
-_READS = {
+_READING_FUNCTIONS = {
     "item",
     "tolist",
     "numpy",
@@ -32,7 +32,7 @@ _READS = {
     "__format__",
 }
 """Functions that hand values to Python."""
-_PLAIN = (
+_PLAIN_TYPES = (
     bool,
     int,
     float,
@@ -55,7 +55,7 @@ _UNKNOWN: Any = object()
 class RealCall:
     """One call: repeated on real tensors if all of its arguments are followed."""
 
-    def __init__(self, followed: Followed, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def __init__(self, followed: FollowedTensors, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self._followed, self._func = followed, func
         self.args, self.kwargs = args, kwargs
         self.is_answered = False
@@ -64,72 +64,72 @@ class RealCall:
         self._is_repeated = False
         self._values: list[RealValue] = []
         given = [leaf for leaf in _leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-        # Every one is looked at, so that a write into a tensor met here for the first time is noticed.
+        # All of them are read, so that a write into a tensor that is new here is noticed.
         known = [t for t in given if followed.value_of(t) is not None]
-        self._versions = [(t, int(t._version)) for t in known]
-        real = self._all_real((args, kwargs))
+        self._versions = [(t, count_writes(t)) for t in known]
+        real = self._to_real((args, kwargs))
         if real is not _UNKNOWN and given:
             self._repeat(*real)
         elif real is _UNKNOWN:
             if self._is_read():
-                followed.asked(None)
+                followed.on_question(None)
             self._index_by_numbers()
         self._given, self._arguments = given, real
 
     def _is_read(self) -> bool:
-        return getattr(self._func, "__name__", "") in _READS
+        return getattr(self._func, "__name__", "") in _READING_FUNCTIONS
 
-    def _all_real(self, item: Any) -> Any:
+    def _to_real(self, item: Any) -> Any:
         """Return the arguments with real tensors, or `_UNKNOWN` if one of them is not followed."""
         if isinstance(item, torch.Tensor):
             value = self._followed.value_of(item)
-            if value is None or item.numel() > LARGEST_ELEMENTS:
+            if value is None or item.numel() > MAX_ELEMENTS:
                 return _UNKNOWN
             self._values.append(value)
             return value.real
         if isinstance(item, list | tuple):
-            items = [self._all_real(one) for one in item]
-            if any(one is _UNKNOWN for one in items):
+            items = [self._to_real(part) for part in item]
+            if any(part is _UNKNOWN for part in items):
                 return _UNKNOWN
             return items if isinstance(item, list) else tuple(items)
         if isinstance(item, Mapping):
-            pairs = {key: self._all_real(one) for key, one in item.items()}
-            return _UNKNOWN if any(one is _UNKNOWN for one in pairs.values()) else pairs
+            pairs = {key: self._to_real(part) for key, part in item.items()}
+            return _UNKNOWN if any(part is _UNKNOWN for part in pairs.values()) else pairs
         if isinstance(item, slice):
-            ends = [self._all_real(one) for one in (item.start, item.stop, item.step)]
-            return _UNKNOWN if any(one is _UNKNOWN for one in ends) else slice(*ends)
+            ends = [self._to_real(part) for part in (item.start, item.stop, item.step)]
+            return _UNKNOWN if any(part is _UNKNOWN for part in ends) else slice(*ends)
         if isinstance(item, np.ndarray):
             return item if item.dtype != object else _UNKNOWN
-        return item if isinstance(item, _PLAIN) else _UNKNOWN
+        return item if isinstance(item, _PLAIN_TYPES) else _UNKNOWN
 
     def _repeat(self, args: Any, kwargs: Any) -> None:
-        before = [value.real._version for value in self._values]
+        before = [count_writes(value.real) for value in self._values]
         try:
-            self._real, asks = repeat(self._func, args, kwargs)
+            self._real, reads_values = repeat_call(self._func, args, kwargs)
         except NotFollowed:
             return
         self._is_repeated = True
-        wrote = before != [value.real._version for value in self._values]
-        if (asks or self._is_read()) and not wrote:
+        wrote = before != [count_writes(value.real) for value in self._values]
+        if (reads_values or self._is_read()) and not wrote:
             self._followed.note_answer(self._values)
-            self.answer, self.is_answered = self._handed_out(self._real), True
+            self.answer, self.is_answered = self._make_constants(self._real), True
 
-    def _handed_out(self, real: Any) -> Any:
+    def _make_constants(self, real: Any) -> Any:
         """Return real tensors as constants of the captured program, followed in their turn."""
         if isinstance(real, torch.Tensor):
-            with _disable_current_modes():
+            with disable_current_modes():
                 constant = real.clone()
             self._followed.add(constant, real, SharedMemory(origins=self._origins()))
             return constant
         if isinstance(real, list | tuple):
-            return type(real)(self._handed_out(one) for one in real)
+            return type(real)(self._make_constants(part) for part in real)
         return real
 
     def _origins(self) -> frozenset[Origin]:
         return frozenset().union(*(value.group.origins for value in self._values))
 
     def _index_by_numbers(self) -> None:
-        """Replace masks that are followed by the places that they pick: how many these are is then known."""
+        """Replace masks that are followed by the positions they pick, whose number is then known."""
         if self._func is torch.Tensor.__getitem__ or self._func is torch.Tensor.__setitem__:
             items = self.args[1] if isinstance(self.args[1], tuple) else (self.args[1],)
             numbers = tuple(itertools.chain.from_iterable(self._places(item) for item in items))
@@ -142,10 +142,10 @@ class RealCall:
         if not isinstance(item, torch.Tensor) or item.dtype not in (torch.bool, torch.uint8) or item.dim() == 0:
             return (item,)
         value = self._followed.value_of(item)
-        if value is None or item.numel() > LARGEST_ELEMENTS:
+        if value is None or item.numel() > MAX_ELEMENTS:
             return (item,)
         self._followed.note_answer([value])
-        with _disable_current_modes():
+        with disable_current_modes():
             return value.real.bool().nonzero().unbind(1)
 
     def _select_repeated(self) -> None:
@@ -157,18 +157,15 @@ class RealCall:
         if value is None or len(repeats) < 2:
             return
         self._followed.note_answer([value])
-        with _disable_current_modes():
+        with disable_current_modes():
             places = torch.repeat_interleave(torch.arange(len(repeats)), value.real)
-        self._func_replaced(tensor, dim, places)
-
-    def _func_replaced(self, tensor: torch.Tensor, dim: int, places: torch.Tensor) -> None:
         self.answer, self.is_answered = torch.index_select(tensor, dim, places), True
 
     def finish(self, result: Any) -> None:
-        """Follow the result, and forget what the call wrote into, unless the write was repeated."""
+        """Follow the result, and forget the tensors that the call wrote into, unless the write was repeated."""
         if self._arguments is not _UNKNOWN and not self._given and _is_small(result):
             self._repeat(*self._arguments)  # it creates a tensor from plain numbers
-        written = [t for t, version in self._versions if int(t._version) != version]
+        written = [t for t, version in self._versions if count_writes(t) != version]
         if self._is_repeated:
             for tensor in written:
                 group = self._followed.group_of(tensor)
@@ -176,7 +173,7 @@ class RealCall:
                     group.accept_write()
             self._pair(result, self._real, {})
             return
-        given = _leaves(list(is_written(self._func, self.args, self.kwargs)))
+        given = _leaves(list(find_written_arguments(self._func, self.args, self.kwargs)))
         written += [leaf for leaf in given if isinstance(leaf, torch.Tensor)]
         for tensor in written:
             group = self._followed.group_of(tensor)
@@ -189,13 +186,13 @@ class RealCall:
             if same and real.layout == torch.strided and result.stride() == real.stride():
                 self._followed.add(result, real, self._group_for(real, created))
         elif isinstance(result, list | tuple) and isinstance(real, list | tuple) and len(result) == len(real):
-            for one, other in zip(result, real, strict=True):
-                self._pair(one, other, created)
+            for part, real_part in zip(result, real, strict=True):
+                self._pair(part, real_part, created)
 
     def _group_for(self, real: torch.Tensor, created: dict[int, SharedMemory]) -> SharedMemory:
-        address = real.untyped_storage()._cdata
+        address = storage_address(real)
         for value in self._values:
-            if value.real.untyped_storage()._cdata == address:
+            if storage_address(value.real) == address:
                 return value.group
         return created.setdefault(address, SharedMemory(origins=self._origins()))
 
@@ -205,18 +202,18 @@ def _is_small(result: Any) -> bool:
     return bool(leaves) and all(
         isinstance(leaf, torch.Tensor)
         and all(isinstance(size, int) for size in leaf.shape)
-        and leaf.numel() <= LARGEST_ELEMENTS
+        and leaf.numel() <= MAX_ELEMENTS
         for leaf in leaves
     )
 
 
 def _leaves(item: Any) -> Iterator[Any]:
     if isinstance(item, list | tuple):
-        for one in item:
-            yield from _leaves(one)
+        for part in item:
+            yield from _leaves(part)
     elif isinstance(item, Mapping):
-        for one in item.values():
-            yield from _leaves(one)
+        for part in item.values():
+            yield from _leaves(part)
     elif isinstance(item, slice):
         yield from (item.start, item.stop, item.step)
     else:

@@ -1,4 +1,4 @@
-"""Which tensors no input reaches, each with its real counterpart."""
+"""The tensors that no input reaches, each with its real counterpart."""
 
 from __future__ import annotations
 
@@ -8,9 +8,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._subclasses import FakeTensor, FakeTensorMode  # these seen to work in torch 2.9–2.13; no public counterpart
-from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack
 from torch.utils.weak import WeakTensorKeyDictionary
+
+from fairway.torch_internals import (
+    DisableTorchFunction,
+    FakeTensor,
+    FakeTensorMode,
+    count_writes,
+    current_dispatch_modes,
+    disable_current_modes,
+    is_functional_tensor,
+    is_functorch_wrapped_tensor,
+    module_buffers,
+    module_parameters,
+    storage_address,
+)
 
 Origin = tuple[int, str]
 """A tensor of the model: the id of the module that holds it, and its name there."""
@@ -18,7 +30,7 @@ Origin = tuple[int, str]
 NOT_HELD: Origin = (0, "")
 """A tensor that no module holds by a name, such as a global or one in a list."""
 
-Asked = Callable[[frozenset[Origin] | None], None]
+QuestionSink = Callable[[frozenset[Origin] | None], None]
 """Called at each question about values: with the tensors of the model behind the answer, or None if there is none."""
 
 
@@ -30,7 +42,7 @@ class SharedMemory:
     origins: frozenset[Origin] = frozenset()
     """The tensors of the model that its values come from."""
     roots: int = 1
-    """Tensors of the model in it, each with a copy of its own."""
+    """The number of tensors of the model in it, each of which has a separate copy."""
     values: weakref.WeakSet[RealValue] = field(default_factory=weakref.WeakSet)
 
     def is_current(self) -> bool:
@@ -47,52 +59,52 @@ class RealValue:
     """The real counterpart of one tensor."""
 
     def __init__(self, tensor: torch.Tensor, real: torch.Tensor, group: SharedMemory, is_copied: bool) -> None:
-        """A tensor of the model's own is copied once it is needed: what is done to it here is not done to the model."""
+        """Keep the counterpart of a tensor. One of the model is copied when it is needed, so that it is not changed."""
         self._tensor = weakref.ref(tensor)
         self._real = real
         self._is_copied = is_copied
         self.group = group
-        self.version = int(tensor._version)
+        self.version = count_writes(tensor)
         group.values.add(self)
 
     @property
     def real(self) -> torch.Tensor:
         if not self._is_copied:
-            with _disable_current_modes(), torch._C.DisableTorchFunction():
+            with disable_current_modes(), DisableTorchFunction():
                 self._real, self._is_copied = self._real.detach().clone(), True
         return self._real
 
     def version_now(self) -> int:
         tensor = self._tensor()
-        return self.version if tensor is None else int(tensor._version)
+        return self.version if tensor is None else count_writes(tensor)
 
     def is_current(self) -> bool:
-        """Whether nothing was written into the tensor that was not repeated on the real one."""
+        """Return whether every write into the tensor was repeated on the real one."""
         return self.version_now() == self.version
 
 
-class Followed:
-    """The tensors that are followed, from the start of a run of the model on."""
+class FollowedTensors:
+    """The tensors that are followed from the start of a run of the model."""
 
-    def __init__(self, model: torch.nn.Module, asked: Asked) -> None:
-        self.asked = asked
+    def __init__(self, model: torch.nn.Module, on_question: QuestionSink) -> None:
+        self.on_question = on_question
         self._model = model
         self._values: Any = WeakTensorKeyDictionary()
         self._symbolic = False
-        self._originals = {(id(module), name): tensor for module, name, tensor in _held(model)}
+        self._originals = {(id(module), name): tensor for module, name, tensor in _named_tensors(model)}
 
     def start(self) -> None:
         """Take the model's tensors as they are now: a capture replaces them by ones without values."""
         self._values.clear()
-        self._symbolic = any(isinstance(mode, FakeTensorMode) for mode in _get_current_dispatch_mode_stack())
+        self._symbolic = any(isinstance(mode, FakeTensorMode) for mode in current_dispatch_modes())
         groups: dict[int, SharedMemory] = {}
         known: set[int] = set()
-        for module, name, tensor in _held(self._model):
+        for module, name, tensor in _named_tensors(self._model):
             original = self._originals.get((id(module), name))
             if original is None or id(tensor) in known or not _is_plain(original):
                 continue
             known.add(id(tensor))
-            address = original.untyped_storage()._cdata
+            address = storage_address(original)
             group = groups.setdefault(address, SharedMemory(roots=0))
             group.roots += 1
             group.origins |= {(id(module), name)}
@@ -101,7 +113,7 @@ class Followed:
     def value_of(self, tensor: torch.Tensor) -> RealValue | None:
         """Return the real counterpart of a tensor; None if an input may have reached it."""
         value: RealValue | None = self._values.get(tensor)
-        # What comes from an input is a fake tensor; torch.export leaves tensors that no module holds as they are.
+        # Values of inputs are fake tensors, and torch.export leaves tensors that no module holds as they are.
         if value is None and self._symbolic and not isinstance(tensor, FakeTensor) and _is_plain(tensor):
             value = self.add(tensor, tensor, SharedMemory(origins=frozenset({NOT_HELD})), is_copied=False)
         return value if value is not None and value.group.is_current() else None
@@ -115,23 +127,23 @@ class Followed:
         return value
 
     def note_answer(self, values: Sequence[RealValue]) -> None:
-        self.asked(frozenset().union(*(value.group.origins for value in values)))
+        self.on_question(frozenset().union(*(value.group.origins for value in values)))
 
 
-def _held(model: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str, torch.Tensor]]:
+def _named_tensors(model: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str, torch.Tensor]]:
     """Yield every tensor that a module of the model holds by a name."""
     for module in model.modules():
         if isinstance(module, torch.jit.ScriptModule):
             continue  # its tables are not Python's
-        for table in (module._parameters, module._buffers, module.__dict__):
+        for table in (module_parameters(module), module_buffers(module), module.__dict__):
             for name, tensor in table.items():
                 if isinstance(tensor, torch.Tensor):
                     yield module, name, tensor
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is one of numbers in memory: no wrapper of another, and of no kind of its own."""
+    """Return whether a tensor is an ordinary one on the CPU: no subclass, no wrapper of another tensor."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout != torch.strided:
         return False
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor) or torch._is_functional_tensor(tensor)
+    wrapped = is_functorch_wrapped_tensor(tensor) or is_functional_tensor(tensor)
     return not wrapped and tensor.device.type == "cpu" and not tensor.is_inference() and not tensor.is_quantized

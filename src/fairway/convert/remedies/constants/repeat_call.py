@@ -1,4 +1,4 @@
-"""Repeat a call of torch on real tensors, beside a capture that has none."""
+"""Repeat a call of torch on real tensors during a capture, which has none."""
 
 from __future__ import annotations
 
@@ -7,59 +7,67 @@ from math import prod
 from typing import Any
 
 import torch
-from torch._subclasses import FakeTensorMode  # this and the next seen to work in torch 2.9–2.13; no public counterpart
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-LARGEST_RESULT = 2**22
-"""Elements that one operator may make."""
+from fairway.torch_internals import (
+    DisableTorchFunction,
+    FakeTensorMode,
+    OpOverloadPacket,
+    TorchDispatchMode,
+    disable_current_modes,
+    find_schema,
+    peek_functorch_interpreter,
+)
+
+MAX_RESULT_ELEMENTS = 2**22
+"""The largest result of one operator that is computed."""
 
 
 class NotFollowed(Exception):
     """The call cannot be repeated, or would not give the same again."""
 
 
-class _Examined(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's class is untyped
-    """Refuses operators that are random, large or not torch's; notes those that depend on values."""
+class _OperatorCheck(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's class is untyped
+    """Refuses operators that are random, large or not torch's, and records if one depends on values."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # as above
-        self.asks = False
+        self.reads_values = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func.namespace not in ("aten", "prim", "prims") or torch.Tag.nondeterministic_seeded in func.tags:
             raise NotFollowed(str(func))
         tags = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
-        asks = any(tag in func.tags for tag in tags)
-        if not asks and _bound((args, kwargs)) > LARGEST_RESULT:
+        reads_values = any(tag in func.tags for tag in tags)
+        if not reads_values and _bound_elements((args, kwargs)) > MAX_RESULT_ELEMENTS:
             _check_size(func, args, kwargs)
-        self.asks |= asks
+        self.reads_values |= reads_values
         return func(*args, **kwargs)
 
 
-def repeat(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, bool]:
-    """Return what the call gives on real tensors, and whether what it gives depends on their values in kind."""
+def repeat_call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, bool]:
+    """Return the call's result on real tensors, and whether its type or shape depends on their values."""
     home = getattr(func, "__module__", None) or "torch"  # methods of tensors have none
     if home.split(".")[0] not in ("torch", "builtins"):
         raise NotFollowed(f"a function of {home}")
-    if torch._C._functorch.peek_interpreter_stack() is not None:
+    if peek_functorch_interpreter() is not None:
         raise NotFollowed("inside torch.vmap or a gradient")
-    plain = torch._C.DisableTorchFunction()  # other modes, such as one that decides branches, are not asked
-    with _disable_current_modes(), plain, torch.no_grad(), _Examined() as examined:
+    without_modes = DisableTorchFunction()  # also without the mode that decides branches
+    with disable_current_modes(), without_modes, torch.no_grad(), _OperatorCheck() as check:
         try:
-            return func(*args, **kwargs), examined.asks
+            return func(*args, **kwargs), check.reads_values
         except Exception as error:
             raise NotFollowed(str(error)) from error
 
 
-def _bound(item: Any) -> int:
+def _bound_elements(item: Any) -> int:
     """Return a number of elements that no operator exceeds with these arguments."""
     if isinstance(item, torch.Tensor):
         return max(1, item.numel())
     if isinstance(item, list | tuple):
-        return prod(map(_bound, item))
+        return prod(map(_bound_elements, item))
     if isinstance(item, dict):
-        return prod(map(_bound, item.values()))
+        return prod(map(_bound_elements, item.values()))
     return max(1, abs(int(item))) if isinstance(item, int | float) and abs(item) < 2**62 else 1
 
 
@@ -67,31 +75,31 @@ def _check_size(func: Any, args: Any, kwargs: Any) -> None:
     with FakeTensorMode(allow_non_fake_inputs=True):
         result = func(*args, **kwargs)
     tensors = result if isinstance(result, list | tuple) else (result,)
-    if any(isinstance(one, torch.Tensor) and one.numel() > LARGEST_RESULT for one in tensors):
+    if any(isinstance(tensor, torch.Tensor) and tensor.numel() > MAX_RESULT_ELEMENTS for tensor in tensors):
         raise NotFollowed(f"{func} makes a large tensor")
 
 
-def property_name(func: Any) -> str | None:
+def get_property_name(func: Any) -> str | None:
     """Return the name of the property that `func` reads, or None if it is another function."""
     return getattr(func.__self__, "__name__", "") if getattr(func, "__name__", "") == "__get__" else None
 
 
-_READING = ("__index__", "__int__", "__invert__", "__iter__")
+_READING_METHODS = ("__index__", "__int__", "__invert__", "__iter__")
 
 
-def is_written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
+def find_written_arguments(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the arguments that a call may write into."""
     out = kwargs.get("out")
     yield from out if isinstance(out, list | tuple) else (out,)
     name = getattr(func, "__name__", "")
-    schema = getattr(func, "_schema", None)
-    if schema is not None or isinstance(func, torch._ops.OpOverloadPacket):
-        # Of an operator called by its name all arguments count, since few are called so.
+    schema = find_schema(func)
+    if schema is not None or isinstance(func, OpOverloadPacket):
+        # For an operator called by its name all arguments count, since few are called that way.
         if schema is None or schema.is_mutable:
             yield from (*args, *kwargs.values())
         return
     if name.endswith(("batch_norm", "instance_norm")):
-        yield from (*args, *kwargs.values())  # running statistics are written into without any trace
-    sets = name in ("__setitem__", "__set__") or (name.startswith("__i") and name not in _READING)
+        yield from (*args, *kwargs.values())  # writes into running statistics are not counted by the tensor
+    sets = name in ("__setitem__", "__set__") or (name.startswith("__i") and name not in _READING_METHODS)
     if args and (sets or (name.endswith("_") and not name.endswith("__"))):
         yield args[0]

@@ -27,7 +27,7 @@ function summary(story) {
     wrong: "At legal inputs the file differs from PyTorch, or the runtime refuses them. Do not ship it.",
     unproven: "The samples were right, and something that a proof needs is missing.",
     failed: "No file came out that could be judged.",
-    quantised: "A quantised file: it is not equal to PyTorch, and what it loses was measured on data held back.",
+    quantized: "A quantized file. It is not equal to PyTorch. Its loss was measured on samples kept for judging.",
     changed: "The file is not the one that its record is about.",
   }[story.verdict] || "Nothing is known of how right this file is.";
   return section("verdict", "Verdict", null,
@@ -38,7 +38,7 @@ function summary(story) {
       pair("samples", seen.samples), pair("yardstick", seen.yardstick), pair("second export", again(seen.again)),
       seen.second_runtime && seen.second_runtime !== "not asked for" ? pair("second runtime", seen.second_runtime) : null,
       seen.undecided ? pair("undecided", `${whole(seen.undecided)} whole numbers that PyTorch's own rounding decides`) : null) : null,
-    quantised(story.quantised));
+    quantized(story.quantized));
 }
 
 // The first error, since that is the first question.
@@ -54,7 +54,7 @@ function again(leg) {
   if (!leg.done) return leg.note || "not done";
   return leg.same ? "from another example: the same file" : `from another example: ${plural(leg.differences.length, "difference")}${leg.harmless ? ", without effect on the results" : ""}`;
 }
-function quantised(made) {
+function quantized(made) {
   if (!made) return null;
   const rows = made.tried.map((one) => ({ kind: one.shipped ? "other" : null, cells: [bdi(one.scheme), percent(one.drop), percent(one.size_share), bdi(one.speed), one.shipped ? "shipped" : ""] }));
   return [h("h3", {}, "Variants that were tried"), h("p", { class: "soft" }, "From ", bdi(made.from), `; the drop is measured by ${made.metric}.`), table(["scheme", "drop", "size", "speed", ""], rows, [1, 2])];

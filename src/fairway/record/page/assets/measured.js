@@ -1,8 +1,8 @@
-// What else was measured: which parts lose most when quantised, and how long calls take.
+// What else was measured: which parts lose most when quantized, and how long calls take.
 
 function sensitivity(found, number) {
   const rows = found.rows, total = rows.reduce((sum, row) => sum + (row.alone || 0), 0), weights = rows.reduce((sum, row) => sum + row.weights, 0);
-  const all = found.all_quantised || 0, most = Math.max(...rows.map((row) => row.alone || 0), 1e-300);
+  const all = found.all_quantized || 0, most = Math.max(...rows.map((row) => row.alone || 0), 1e-300);
   const kept = new Set();
   const list = listing("3rem minmax(10rem, 3fr) minmax(5rem, 1fr) 6rem minmax(6rem, 2fr) 5.5rem", [{ n: "" }, "group", "operators", { n: "lost alone" }, "", "kept in"], (row, made, i) => {
     const inside = kept.has(row);
@@ -28,7 +28,7 @@ function sensitivity(found, number) {
     list.refresh();
   }
   setTimeout(() => { list.show(rows); choose(); });
-  return section(number ? `sensitivity-${number + 1}` : "sensitivity", "Sensitivity", `What is lost, by ${found.metric}, when one group alone is quantised; with everything quantised ${percent(all)}. ${whole(found.trials)} trials${found.finished ? "" : ", stopped by time"}.`,
+  return section(number ? `sensitivity-${number + 1}` : "sensitivity", "Sensitivity", `What is lost, by ${found.metric}, when one group alone is quantized; with everything quantized ${percent(all)}. ${whole(found.trials)} trials${found.finished ? "" : ", stopped by time"}.`,
     h("p", { class: "soft small" }, "From ", bdi(found.label)), h("div", { class: "tools" }, h("label", { class: "slide" }, h("span", {}, "may be lost"), slider, value)), said, list.element,
     h("p", { class: "soft small" }, "The slider estimates: it takes the losses of groups to add up in proportion. What a choice truly loses, fairway quantize measures."));
 }

@@ -13,21 +13,22 @@ const report = (keys) => `report?${keys.map((key) => `of=${key}`).join("&")}`;
 
 // An export that climbs: the rungs behind it, the one it is on, how far, and what is best so far.
 function climbing(one) {
-  const did = one.done - one.first, time = one.at - one.since;
-  const left = one.total && did > 0 && time >= 1 ? Math.max(0, (time / did) * (one.total - one.done) - (one.now - one.at)) : null;
-  const steps = one.walked.map((rung) => h("li", {}, bdi(rung.route), mark(rung.verdict), h("span", { class: "soft small" }, [seconds(rung.seconds), ...rung.codes].join(" "))));
-  const now = one.rung || one.doing;
-  const about = [one.rung && one.doing ? one.doing : "", one.total ? `${whole(one.done)} of ${whole(one.total)} ${one.counted}` : "", left === null ? "" : `about ${spent(left)} left`].filter(Boolean).join(", ");
+  const count = one.count && one.count.total ? one.count : null;
+  const did = count ? count.done - count.started_with : 0, time = count ? count.updated_at - count.started_at : 0;
+  const left = did > 0 && time >= 1 ? Math.max(0, (time / did) * (count.total - count.done) - (one.now - count.updated_at)) : null;
+  const steps = one.finished.map((rung) => h("li", {}, bdi(rung.route), mark(rung.verdict), h("span", { class: "soft small" }, [seconds(rung.seconds), ...rung.codes].join(" "))));
+  const now = one.route || one.label;
+  const about = [one.route && one.label ? one.label : "", count ? `${whole(count.done)} of ${whole(count.total)} ${count.unit}` : "", left === null ? "" : `about ${spent(left)} left`].filter(Boolean).join(", ");
   return h("div", { class: "run" },
-    h("div", { class: "top" }, h("b", {}, bdi(one.model || one.target)), h("span", { class: "soft" }, "to ", bdi(one.target)), one.part ? bdi(one.part, "soft") : null, h("span", { class: "n soft" }, spent(one.now - one.began))),
+    h("div", { class: "top" }, h("b", {}, bdi(one.model || one.target)), h("span", { class: "soft" }, "to ", bdi(one.target)), one.part ? bdi(one.part, "soft") : null, h("span", { class: "n soft" }, spent(one.now - one.started_at))),
     h("ol", { class: "steps" }, steps, one.alive ? h("li", {}, h("span", { class: "mark now" }, bdi(now))) : null),
-    one.total ? h("progress", { max: one.total, value: one.done, "aria-label": one.counted || "done" }) : null,
+    count ? h("progress", { max: count.total, value: count.done, "aria-label": count.unit || "done" }) : null,
     h("div", { class: "small soft" }, one.alive ? bdi(about || "at work") : "Its process is gone; the next export in this folder tidies up.", one.best ? [" · best so far ", bdi(one.best)] : null));
 }
 const running = section("running", "At work", null, h("div", {}));
 
 const search = h("input", { type: "search", placeholder: "a name, a route, a finding, a version", "aria-label": "Filter the records", oninput: draw });
-const WORDS = ["all", "verified", "wrong", "unproven", "failed", "quantised", "changed", "unreadable"];
+const WORDS = ["all", "verified", "wrong", "unproven", "failed", "quantized", "changed", "unreadable"];
 const kind = choice("verdict", WORDS, draw);
 const orders = [["newest first", (a, b) => b.when - a.when], ["by name", (a, b) => (a.place < b.place ? -1 : 1)], ["largest error first", (a, b) => Number(b.worst || -1) - Number(a.worst || -1)]];
 const order = choice("order", orders.map((one) => one[0]), draw);

@@ -1,6 +1,6 @@
 """The state of a model: buffers, parameters, and numbers and tensors among the attributes of its modules.
 
-A model that changes its state in forward and reads it again answers by its history, which an ONNX file does not have.
+A model that changes its state in forward and reads it again depends on its history, which an ONNX file does not have.
 """
 
 from __future__ import annotations
@@ -8,30 +8,32 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias, TypeGuard
 
 import torch
 
 from fairway.diagnostics import Where
-from fairway.judge.runtimes.operator_watch import Watch
-from fairway.model.source import running_line
+from fairway.judge.runtimes.operator_watch import OperatorWatch
+from fairway.model.source import find_running_line
+from fairway.torch_internals import count_writes, read_schema, replace_internal
 
-MOST_COPIED_BYTES = 256 * 2**20
-"""Tensors are copied up to this many bytes in all; a change of the others is seen, but not undone."""
+MAX_COPIED_BYTES = 256 * 2**20
+"""Tensors are copied up to this many bytes in total. Changes of the others are detected, but not undone."""
+Container: TypeAlias = list[object] | dict[object, object] | deque[object]
 _TABLES = ("_parameters", "_buffers")
 _INTERNAL = ("training", "_modules", *_TABLES)
 
 
 class ModelState:
-    """The state as it is now, to compare with and to return to."""
+    """A snapshot of the state, to compare with and to restore."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         self._model = model
-        self._room_bytes = MOST_COPIED_BYTES
-        self._entries = {key: _Entry(value, self._copy(value)) for key, value in _walk(model)}
+        self._room_bytes = MAX_COPIED_BYTES
+        self._entries = {key: _Entry(value, self._copy(value)) for key, value in _list_values(model)}
 
-    def _copy(self, value: Any) -> Any:
-        """A copy of a buffer's or attribute's content; None for what is only watched."""
+    def _copy(self, value: object) -> torch.Tensor | None:
+        """Copy a buffer's or attribute's content; return None for values that are only watched."""
         if isinstance(value, torch.nn.Parameter) or not isinstance(value, torch.Tensor):
             return None
         if type(value) is not torch.Tensor or value.layout != torch.strided or value.nbytes > self._room_bytes:
@@ -41,19 +43,19 @@ class ModelState:
 
     def find_changes(self, containers: bool = False) -> list[str]:
         """Return the names of buffers, parameters and attributes that changed; lists and dicts only on demand."""
-        now = dict(_walk(self._model))
+        now = dict(_list_values(self._model))
         changed = []
         for key in dict.fromkeys((*self._entries, *now)):
             before = self._entries.get(key)
             if _is_container(now.get(key, before and before.value)) and not containers:
                 continue
             if before is None or key not in now or before.is_changed(now[key]):
-                changed.append(_name(self._model, key))
+                changed.append(_get_path(self._model, key))
         return changed
 
     def restore(self) -> bool:
-        """Return the model to this state; False if something that changed had not been copied."""
-        for key, _ in list(_walk(self._model)):
+        """Return the model to this state. The result is False if something changed that had not been copied."""
+        for key, _ in list(_list_values(self._model)):
             if key not in self._entries:
                 module, name, table = key
                 (module.__dict__ if table is None else module.__dict__[table]).pop(name)
@@ -62,28 +64,30 @@ class ModelState:
             (module.__dict__ if table is None else module.__dict__[table])[name] = entry.value
         return not self.find_changes()
 
-    def tensors(self) -> dict[int | None, str]:
+    def name_tensors(self) -> dict[int | None, str]:
         """Return the names of all tensors of the state by the address of their storage."""
-        found: dict[int | None, str] = {}
-        for key, value in _walk(self._model):
-            address = _address(value)
+        names: dict[int | None, str] = {}
+        for key, value in _list_values(self._model):
+            address = _find_address(value)
             if address is not None:
-                found[address] = _name(self._model, key)
-        return found
+                names[address] = _get_path(self._model, key)
+        return names
 
 
 class _Entry:
-    """One value: the object itself, its version or content."""
+    """One value: the object, and its version or content."""
 
     def __init__(self, value: Any, copy: torch.Tensor | None) -> None:
         self.value = value
         self._copy = copy
-        self._version = _version(value)
-        self._content = list(value.items() if isinstance(value, dict) else value) if _is_container(value) else None
+        self._version = _read_version(value)
+        self._content: list[Any] | None = None
+        if _is_container(value):
+            self._content = list(value.items() if isinstance(value, dict) else value)
 
-    def is_changed(self, now: Any) -> bool:
+    def is_changed(self, now: object) -> bool:
         if isinstance(now, torch.Tensor):
-            if now is self.value and _version(now) == self._version:
+            if now is self.value and _read_version(now) == self._version:
                 return False
             return self._copy is None or not _is_same(self._copy, now)
         if _is_container(now):
@@ -94,19 +98,20 @@ class _Entry:
         return False  # other objects are not compared
 
     def restore(self) -> None:
-        if self._copy is not None and _version(self.value) != self._version:
+        if self._copy is not None and _read_version(self.value) != self._version:
             with torch.no_grad():
                 self.value.copy_(self._copy)
-            self._version = _version(self.value)
+            self._version = _read_version(self.value)
         if self._content is not None:
             self.value.clear()
             (self.value.update if isinstance(self.value, dict) else self.value.extend)(self._content)
 
 
-Key = tuple[torch.nn.Module, str, str | None]
+StateKey: TypeAlias = tuple[torch.nn.Module, str, str | None]
+"""A module, the name of a value in it, and the table that holds the value; None for plain attributes."""
 
 
-def _walk(model: torch.nn.Module) -> Iterator[tuple[Key, Any]]:
+def _list_values(model: torch.nn.Module) -> Iterator[tuple[StateKey, Any]]:
     for module in model.modules():
         if isinstance(module, torch.jit.ScriptModule):
             continue  # its tables are not Python's
@@ -118,21 +123,23 @@ def _walk(model: torch.nn.Module) -> Iterator[tuple[Key, Any]]:
                 yield (module, name, None), value
 
 
-def _is_container(value: Any) -> bool:
+def _is_container(value: object) -> TypeGuard[Container]:
     return type(value) in (list, dict, deque)
 
 
-def _version(value: Any) -> int:
-    """How often a tensor was written into; 0 for what does not count it."""
+def _read_version(value: object) -> int:
+    """Return how often a tensor was written to, or 0 for values that do not count writes."""
     try:
-        return int(value._version) if isinstance(value, torch.Tensor) else 0
+        return count_writes(value) if isinstance(value, torch.Tensor) else 0
     except RuntimeError:  # tensors made in inference mode
         return 0
 
 
-def _address(value: Any) -> int | None:
-    """Where a plain tensor's storage is in memory, which it shares with its views."""
-    if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout != torch.strided or not value.nbytes:
+def _find_address(value: object) -> int | None:
+    """Return the address of a plain tensor's storage, which it shares with its views."""
+    if not isinstance(value, torch.Tensor) or type(value) not in (torch.Tensor, torch.nn.Parameter):
+        return None
+    if value.layout != torch.strided or not value.nbytes:
         return None
     return int(value.untyped_storage().data_ptr())
 
@@ -142,13 +149,13 @@ def _is_same(before: torch.Tensor, now: torch.Tensor) -> bool:
     return same_kind and torch.equal(torch.nan_to_num(before), torch.nan_to_num(now))
 
 
-def _name(model: torch.nn.Module, key: Key) -> str:
+def _get_path(model: torch.nn.Module, key: StateKey) -> str:
     path = next((name for name, module in model.named_modules() if module is key[0]), "")
     return f"{path}.{key[1]}" if path else key[1]
 
 
-class RunWatch(Watch):  # type: ignore[no-untyped-call]  # torch's class is untyped
-    """Notes the user's lines at which random numbers are drawn and at which the model's state is written."""
+class RunWatch(OperatorWatch):  # type: ignore[no-untyped-call]  # torch's class is untyped
+    """Notes the user's lines that draw random numbers or write the model's state."""
 
     def __init__(self, state: ModelState) -> None:
         super().__init__()
@@ -159,8 +166,8 @@ class RunWatch(Watch):  # type: ignore[no-untyped-call]  # torch's class is unty
 
     @contextmanager
     def run(self, model: torch.nn.Module) -> Iterator[None]:
-        """While inside, operators and attributes of the model are watched."""
-        self._tensors = self._state.tensors()
+        """Watch the model's operators and attributes within the block."""
+        self._tensors = self._state.name_tensors()
         paths = {id(module): path for path, module in model.named_modules()}
         plain = torch.nn.Module.__setattr__
 
@@ -169,29 +176,26 @@ class RunWatch(Watch):  # type: ignore[no-untyped-call]  # torch's class is unty
                 self._note(f"{paths[id(module)]}.{name}" if paths[id(module)] else name)
             plain(module, name, value)
 
-        torch.nn.Module.__setattr__ = note  # type: ignore[method-assign,assignment]
-        try:
-            with self:
-                yield
-        finally:
-            torch.nn.Module.__setattr__ = plain  # type: ignore[method-assign]
+        with replace_internal("module_setattr", note), self:
+            yield
 
     def watch(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if torch.Tag.nondeterministic_seeded in func.tags:
-            frame = running_line()
+            frame = find_running_line()
             if frame is not None:
                 self.draws.append(frame)
-        if func._schema.is_mutable:  # seen to work in torch 2.9–2.13; no public counterpart
-            given = [*zip(func._schema.arguments, args, strict=False)]
-            given += [(one, kwargs[one.name]) for one in func._schema.arguments if one.name in kwargs]
+        if read_schema(func).is_mutable:
+            declared = read_schema(func).arguments
+            given = [*zip(declared, args, strict=False)]
+            given += [(argument, kwargs[argument.name]) for argument in declared if argument.name in kwargs]
             for argument, value in given:
                 written = argument.alias_info is not None and argument.alias_info.is_write
-                address = _address(value) if written else None
+                address = _find_address(value) if written else None
                 if address in self._tensors:
                     self._note(self._tensors[address])
         return func(*args, **kwargs)
 
     def _note(self, name: str) -> None:
-        frame = running_line()
+        frame = find_running_line()
         if frame is not None:
             self.writes.setdefault(name, frame)

@@ -1,4 +1,4 @@
-"""Finishing a candidate: the user's names, declared shapes, remedies on the graph, one way of saving."""
+"""Finishes a candidate: graph passes, the user's names, declared shapes, and saving."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from fairway.convert.blocks.repeats import ShortenedModel
-from fairway.convert.blocks.stamp import stamp
+from fairway.convert.blocks.stamp import stamp_blocks
 from fairway.convert.remedies.contract import Case
-from fairway.convert.remedies.input_output_name_clash import own_values
-from fairway.convert.weights.half_precision import compute_wide
+from fairway.convert.remedies.input_output_name_clash import separate_outputs
+from fairway.convert.weights.half_precision import compute_in_float32
 from fairway.convert.weights.recognize import WeightAddresses
 from fairway.diagnostics.errors import Bug
 from fairway.model.subject import Subject
-from fairway.model.weight_storage import Mode, WeightStorage, choose, save_candidate, weight_bytes
+from fairway.model.weight_storage import WeightMode, WeightStorage, choose_mode, count_weight_bytes, save_candidate
 
 _DTYPES = {
     "float32": ir.DataType.FLOAT,
@@ -33,29 +32,29 @@ _DTYPES = {
 }
 
 
-def finish(
-    model: ir.Model, subject: Subject, case: Case, path: Path, cut: ShortenedModel, weights: Mode | None
+def finish_file(
+    model: ir.Model, subject: Subject, case: Case, path: Path, weights: WeightMode | None
 ) -> tuple[int, list[bool], WeightStorage]:
-    """Repairs, names and saves the model; answers its opset, which passes changed anything, where its weights lie.
+    """Repair, name and save the model. Return its opset, whether each pass changed it, and where its weights are.
 
-    The passes see the blocks that were captured; what they made of those is stamped for the others.
+    The passes see only the blocks that were captured. The result is stamped for the other blocks.
     """
     graph = model.graph
     _restore_inputs(graph, subject)
     _declare_inputs(graph, subject)
-    changed = [one(model) for one in case.passes]
-    if cut:
-        stamp(model, cut, WeightAddresses(case.model))
-    outside = choose(weights, weight_bytes(model)) != "embed"
-    wide = outside and compute_wide(model)
+    changes = [run_pass(model) for run_pass in case.passes]
+    if case.cut:
+        stamp_blocks(model, case.cut, WeightAddresses(case.model))
+    outside = choose_mode(weights, count_weight_bytes(model)) != "embed"
+    wide = outside and compute_in_float32(model)
     _strip_wrapper(model)
     _name_values(graph, subject.input_names, case.output_names)
     stored = replace(save_candidate(model, path, weights), wide=wide)
-    return int(model.opset_imports[""]), changed, stored
+    return int(model.opset_imports[""]), changes, stored
 
 
 def _strip_wrapper(model: ir.Model) -> None:
-    """Takes `model.`, the wrapper's own level, out of the weights' names."""
+    """Remove `model.`, the level of the wrapper, from the weights' names."""
     initializers = model.graph.initializers
     for name in [n for n in initializers if n.startswith("model.")]:
         short = name.removeprefix("model.")
@@ -67,34 +66,34 @@ def _strip_wrapper(model: ir.Model) -> None:
 
 
 def _restore_inputs(graph: ir.Graph, subject: Subject) -> None:
-    """Inputs without effect are dropped by some exporters; the file's signature must stay the declared one."""
+    """Add the inputs that the exporter dropped because they have no effect: the file keeps the declared signature."""
     if len(graph.inputs) == len(subject.spec):
         return
-    numbered = {_number(value.name or ""): value for value in graph.inputs}
+    numbered = {_parse_number(value.name or ""): value for value in graph.inputs}
     if None in numbered or len(numbered) != len(graph.inputs):
-        raise Bug(f"the exporter left {len(graph.inputs)} of {len(subject.spec)} inputs, under names of its own")
-    whole = [numbered.get(i) or ir.Value(name=f"fairway_in_{i}") for i in range(len(subject.spec))]
+        raise Bug(f"expected {len(subject.spec)} inputs, the exporter kept {len(graph.inputs)} and renamed them")
+    inputs = [numbered.get(i) or ir.Value(name=f"fairway_in_{i}") for i in range(len(subject.spec))]
     graph.inputs.clear()
-    graph.inputs.extend(whole)
+    graph.inputs.extend(inputs)
 
 
-def _number(name: str) -> int | None:
-    found = re.fullmatch(r"(?:fairway_in|tensors)_(\d+)", name)
-    return int(found[1]) if found else None
+def _parse_number(name: str) -> int | None:
+    match = re.fullmatch(r"(?:fairway_in|tensors)_(\d+)", name)
+    return int(match[1]) if match else None
 
 
 def _name_values(graph: ir.Graph, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
-    """Gives graph inputs and outputs their names; an inner value that holds such a name gets another."""
+    """Name the graph's inputs and outputs. An inner value that has such a name is renamed."""
     if len(outputs) != len(graph.outputs):
-        raise Bug(f"{len(graph.outputs)} outputs in the graph, {len(outputs)} names")
-    own_values(graph)
-    wanted = {*inputs, *outputs}
+        raise Bug(f"expected {len(outputs)} outputs, the graph has {len(graph.outputs)}")
+    separate_outputs(graph)
+    names = {*inputs, *outputs}
     ends = {id(v) for v in (*graph.inputs, *graph.outputs)}
     for node in graph.all_nodes():
         for value in node.outputs:
-            if value.name in wanted and id(value) not in ends:
+            if value.name in names and id(value) not in ends:
                 value.name = f"{value.name}_inner"
-    for name in [n for n in graph.initializers if n in wanted]:
+    for name in [n for n in graph.initializers if n in names]:
         value = graph.initializers[name]
         del graph.initializers[name]
         value.name = f"{name}_weight"
@@ -106,9 +105,9 @@ def _name_values(graph: ir.Graph, inputs: tuple[str, ...], outputs: tuple[str, .
 
 
 def _declare_inputs(graph: ir.Graph, subject: Subject) -> None:
-    """Declares each input as the spec does, and calls its dims everywhere by the user's names.
+    """Declare each input as the spec does, and use the user's names of dims in every shape.
 
-    A dim that the graph fixed inside stays fixed there, and the lattice finds it.
+    A dim that the graph fixed inside stays fixed there, and the lattice detects it.
     """
     names: dict[str, str] = {}
     for value, given in zip(graph.inputs, subject.spec, strict=True):
@@ -122,10 +121,10 @@ def _declare_inputs(graph: ir.Graph, subject: Subject) -> None:
         value.shape = ir.Shape(declared)
     for value in (*graph.outputs, *(v for node in graph.all_nodes() for v in node.outputs)):
         if value.shape is not None:
-            value.shape = ir.Shape([_renamed(dim, names) for dim in value.shape])
+            value.shape = ir.Shape([_rename_dim(dim, names) for dim in value.shape])
 
 
-def _renamed(dim: int | ir.SymbolicDim, names: dict[str, str]) -> int | str | None:
+def _rename_dim(dim: int | ir.SymbolicDim, names: dict[str, str]) -> int | str | None:
     if not isinstance(dim, ir.SymbolicDim):
         return dim
     return re.sub(r"[A-Za-z_]\w*", lambda m: names.get(m[0], m[0]), str(dim.value)) if dim.value else None

@@ -1,0 +1,63 @@
+"""From evidence to a verdict and its findings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fairway.convert.ladder.diagnose import blame_suspects, blame_warnings, diagnose
+from fairway.convert.ladder.size_assumptions import blame_size_assumptions
+from fairway.convert.rewrite.find import Suspect
+from fairway.convert.types import CAUSE_CODES, Candidate, Preflight, Rung, Verdict, find_best_rung
+from fairway.diagnostics import Code, Finding
+from fairway.judge.coverage_report import UNPROVEN_CODES
+from fairway.judge.evidence import Evidence
+from fairway.workers.attempt import Outcome
+
+
+def weigh_evidence(
+    judged: Outcome, candidate: Candidate, suspects: Sequence[Suspect]
+) -> tuple[Verdict, Evidence | None, tuple[Finding, ...]]:
+    """Return the verdict on a candidate, its evidence and its findings. A file that crashes a runtime is wrong."""
+    if judged.status != "done":
+        findings = diagnose(judged, suspects)
+        return "wrong" if findings[0].code.startswith("FW4") else "unproven", None, tuple(findings)
+    evidence: Evidence = judged.value
+    clash = report_name_clash(candidate)
+    if not evidence.wrong:
+        incomplete = any(finding.code in UNPROVEN_CODES for finding in evidence.findings)
+        verdict: Verdict = "wrong" if clash else "unproven" if incomplete else "verified"
+        return verdict, evidence, (*evidence.findings, *clash)
+    causes = blame_warnings(candidate.warnings, suspects) or blame_suspects(suspects, bool(evidence.boundaries))
+    if evidence.boundaries:
+        boundaries = "; ".join(evidence.boundaries)
+        causes = [replace(cause, seen=f"{cause.seen}; the file is {boundaries}") for cause in causes]
+    blamed = blame_size_assumptions(candidate, evidence, (*causes, *evidence.findings))
+    return "wrong", evidence, (*blamed, *clash)
+
+
+def report_name_clash(candidate: Candidate) -> tuple[Finding, ...]:
+    return tuple(Finding(Code.NAME_CLASH, name) for name in candidate.clash)
+
+
+def select_findings(preflight: Preflight, rungs: Sequence[Rung]) -> tuple[Finding, ...]:
+    """Return the findings that matter for the result: the best rung's, and the user's lines that any rung named.
+
+    The record lists the findings of the other rungs, rung by rung.
+    """
+    best = find_best_rung(rungs)
+    findings = list(preflight.findings) + list(best.findings if best else ())
+    if best is not None and best.verdict in ("failed", "wrong"):
+        findings += [finding for rung in rungs for finding in rung.findings if finding.code in CAUSE_CODES]
+    unique: dict[tuple[str, str], Finding] = {}
+    for finding in findings:
+        place = f"{finding.where.file}:{finding.where.line}" if finding.where and finding.where.file else finding.seen
+        unique.setdefault((finding.code, place), finding)
+    return tuple(sorted(unique.values(), key=rank_finding))
+
+
+def rank_finding(finding: Finding) -> tuple[int, int]:
+    """Return a sort key: by severity, then the user's line, the evidence, and the exporters' messages."""
+    groups = {"FW2": 0, "FW4": 1, "FW3": 2, "FW5": 3}
+    severity = {"error": 0, "warning": 1, "note": 2}[finding.severity]
+    return severity, -1 if finding.code in CAUSE_CODES else groups.get(finding.code[:3], 4)

@@ -161,9 +161,11 @@ FIELDS = {
 def knowledge() -> Iterator[str]:
     yield from ("# Upstream bugs", "", NOTE, "")
     seen = [entry for entry in load_shipped_entries() if entry.seen]
-    yield f"{len(load_shipped_entries())} bugs and gaps of the libraries that an export goes through. `fairway explain error.log`"
+    yield f"{len(load_shipped_entries())} bugs and gaps of the libraries that an export goes through."
+    yield "`fairway explain error.log`"
     yield f"recognizes those with an error message. {len(seen)} are reproduced by tests on the versions that Fairway is"
-    yield "tested with; they are marked ●, and their tests fail once upstream fixes them. The others name their reports."
+    yield "tested with; they are marked ●, and their tests fail once upstream fixes them. The others"
+    yield "name their reports."
     yield from ("", "An entry is a `[[bug]]` table in a TOML file named after the project:", "")
     yield from ("| field | |", "|---|---|")
     for name, description in FIELDS.items():
@@ -236,11 +238,14 @@ WORDS = {
 
 def record() -> Iterator[str]:
     yield from ("# Record", "", NOTE, "")
-    yield "A record is the JSON file beside an ONNX file, with everything known about the file. `result.record` in Python has the"
-    yield "same fields, and `result.record.as_dict()` is the JSON. [Stability](stability.md#what-a-record-promises) says what you"
+    yield "A record is the JSON file beside an ONNX file, with everything known about the file."
+    yield "`result.record` in Python has the"
+    yield "same fields, and `result.record.as_dict()` is the JSON."
+    yield "[Stability](stability.md#what-a-record-promises) says what you"
     yield f"can build on. The format is {FORMAT}."
     yield ""
-    yield "A field without a mark is always there. A field marked ○ may be missing. New fields may appear in the same format."
+    yield "A field without a mark is always there. A field marked ○ may be missing. New fields may"
+    yield "appear in the same format."
     parts: dict[str, type[RecordPart]] = {}
     for document in RECORDS:
         _collect_parts(document, parts)

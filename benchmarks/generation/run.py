@@ -55,7 +55,7 @@ def measure(name: str, level: Any, pythons: dict[str, str]) -> dict[str, Any]:
             },
             "runs": [
                 {
-                    "what": run.what,
+                    "what": run.title,
                     "steps": len(run.steps),
                     "same": run.same,
                     "undecided": sum(step.choice == "undecided" for step in run.steps),
@@ -100,7 +100,9 @@ def ask(tool: str, python: str, name: str, model: Any, folder: Path) -> str:
 def write(rows: dict[str, Any], level: str, pythons: dict[str, str]) -> None:
     ordered = {name: rows[name] for name in NAMES if name in rows}
     said = {"command": " ".join(["python", "benchmarks/generation/run.py", *_words(level, pythons)])}
-    (HERE / "results.json").write_text(json.dumps({**said, "versions": read_versions(), "models": ordered}, indent=1) + "\n")
+    (HERE / "results.json").write_text(
+        json.dumps({**said, "versions": read_versions(), "models": ordered}, indent=1) + "\n"
+    )
     write_page(said["command"], ordered)
 
 

@@ -38,7 +38,9 @@ def write(recipe: str, folder: Path) -> None:
     with build_without_parameters():
         model = getattr(models, recipe).model()
     own = model.state_dict()
-    names = [next(name for name in group if name in own) for group in find_tied_names(model) if any(n in own for n in group)]
+    names = [
+        next(name for name in group if name in own) for group in find_tied_names(model) if any(n in own for n in group)
+    ]
     generator = torch.Generator().manual_seed(17)
     shards: list[dict[str, torch.Tensor]] = [{}]
     where: dict[str, str] = {}

@@ -21,7 +21,7 @@ from make_weights import IQ_LENGTH, RECEIVERS
 from recipe import RECORDINGS
 
 from fairway.deploy.callbacks import ExportOnBest
-from fairway.testing.servers import BUCKET, is_answering, find_free_ports, run_mlflow_server, run_s3_server
+from fairway.testing.servers import BUCKET, find_free_ports, is_answering, run_mlflow_server, run_s3_server
 
 NAME = "heimdall"
 

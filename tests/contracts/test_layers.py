@@ -34,6 +34,8 @@ MODULE_LINES = 400
 FUNCTION_LINES = 80
 
 LONGER: dict[str, int] = {
+    "fairway.api": 520,  # one function for each command, which are read one at a time
+    "fairway.torch_internals": 620,  # one table with its accessors
     "fairway.diagnostics.codes": 1500,  # one flat table, which is looked up in and not read through
 }
 """Modules that break the rule today, each with a limit of its own."""

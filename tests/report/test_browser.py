@@ -206,9 +206,7 @@ def test_names_from_a_stranger_are_text(opened: Opened, tmp_path: Path) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_ten_thousand_nodes_open_within_two_seconds_and_scroll(
-    opened: Opened, tmp_path: Path
-) -> None:
+def test_ten_thousand_nodes_open_within_two_seconds_and_scroll(opened: Opened, tmp_path: Path) -> None:
     page = opened([large(tmp_path)])
     assert (tmp_path / "report.html").stat().st_size < 3_000_000
     took = []

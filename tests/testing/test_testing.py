@@ -17,7 +17,7 @@ from fairway.convert.remedies.contract import Case, Match, Refusal
 from fairway.diagnostics import knowledge
 from fairway.diagnostics.knowledge.entry import load_shipped_entries
 from fairway.testing import check_knowledge, check_remedy, check_translations
-from fairway.torch_internals.patching import patch_attribute
+from fairway.torch_internals import patch_attribute
 
 GOOD = BUILT_IN["mul_scalar"]
 RELU = torch.ops.aten.relu.default

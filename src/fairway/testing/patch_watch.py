@@ -9,8 +9,7 @@ from types import ModuleType
 
 import torch
 
-from fairway.torch_internals import count_function_modes, read_dynamo_config
-from fairway.torch_internals.patching import list_active_patches
+from fairway.torch_internals import count_function_modes, list_active_patches, read_dynamo_config
 
 WATCHED_LIBRARIES = ("torch", "transformers", "onnxscript", "onnx_ir")
 

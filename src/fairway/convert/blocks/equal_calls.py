@@ -11,8 +11,7 @@ from functools import partial
 import torch
 
 from fairway.convert.blocks.repeats import DEFAULT_KEPT_BLOCKS, MIN_KEPT_BLOCKS, Repeat
-from fairway.torch_internals import tree_leaves, tree_map_only
-from fairway.torch_internals.patching import patch_attribute
+from fairway.torch_internals import patch_attribute, tree_leaves, tree_map_only
 
 _PLAIN = (bool, int, float, str, type(None))
 """Types whose values are compared with `==`; others are compared by identity."""

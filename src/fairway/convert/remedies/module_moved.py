@@ -16,8 +16,7 @@ from torch import nn
 
 from fairway.convert.remedies.contract import Applied, Case, Match, Refusal, Remedy
 from fairway.diagnostics import Code
-from fairway.torch_internals import parse_to_arguments
-from fairway.torch_internals.patching import patch_attribute
+from fairway.torch_internals import parse_to_arguments, patch_attribute
 
 
 def detect(case: Case) -> Match | Refusal:

@@ -18,7 +18,7 @@ from torch.nn.utils import parametrize
 
 from fairway.convert.remedies.contract import Applied, Case, Match, Refusal, Remedy
 from fairway.diagnostics import Code, Where
-from fairway.torch_internals.patching import patch_attribute
+from fairway.torch_internals import patch_attribute
 
 
 def detect(case: Case) -> Match | Refusal:

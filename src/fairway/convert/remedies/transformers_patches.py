@@ -24,7 +24,7 @@ import torch
 
 from fairway.convert.remedies.contract import Applied, Case, Match, Refusal, Remedy, add_translations
 from fairway.diagnostics import Code, Where
-from fairway.torch_internals.patching import patch_attribute
+from fairway.torch_internals import patch_attribute
 
 Patches = dict[str, list[tuple[str, str, Any]]]
 """The table of transformers: by exporter, the path of a module or class, an attribute, and its replacement."""

@@ -32,8 +32,9 @@ from fairway.convert.rewrite.call_graph import (
 )
 from fairway.convert.rewrite.expressions import RUNTIME, Expressions
 from fairway.convert.rewrite.find import Site
-from fairway.convert.rewrite.functional import FunctionalRewriter, Refused
+from fairway.convert.rewrite.functional import FunctionalRewriter
 from fairway.convert.rewrite.install import compile_function, install_functions
+from fairway.convert.rewrite.loop_checks import Refused
 from fairway.convert.rewrite.outline import BLOCK_NAME, outline
 from fairway.convert.rewrite.script_blocks import ScriptBlock
 from fairway.convert.rewrite.tensor_aliases import allow_shared_inputs

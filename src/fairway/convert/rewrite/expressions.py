@@ -46,6 +46,21 @@ def call_runtime(name: str, *args: ast.expr, **kwargs: ast.expr) -> ast.Call:
     return ast.Call(function, list(args), [ast.keyword(key, value) for key, value in kwargs.items()])
 
 
+def define_function(name: str, parameters: list[str], body: list[ast.stmt]) -> ast.FunctionDef:
+    arguments = ast.arguments(
+        posonlyargs=[], args=[ast.arg(p) for p in parameters], kwonlyargs=[], kw_defaults=[], defaults=[]
+    )
+    return ast.FunctionDef(name, arguments, body or [ast.Pass()], [])
+
+
+def load_names(names: tuple[str, ...] | list[str]) -> ast.Tuple:
+    return ast.Tuple([ast.Name(name, ast.Load()) for name in names], ast.Load())
+
+
+def store_names(names: tuple[str, ...] | list[str]) -> ast.Tuple:
+    return ast.Tuple([ast.Name(name, ast.Store()) for name in names], ast.Store())
+
+
 def make_thunk(body: ast.expr) -> ast.Lambda:
     empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     return ast.Lambda(empty, body)

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from fairway.convert.rewrite.bindings import (
     LoopNames,
     ends_loop,
-    find_appended_names,
     find_bound_names,
     find_loop_names,
     find_number_names,
@@ -23,7 +22,16 @@ from fairway.convert.rewrite.bindings import (
     find_written_names,
     walk_own,
 )
-from fairway.convert.rewrite.expressions import RUNTIME, Expressions, call_runtime, make_thunk
+from fairway.convert.rewrite.expressions import (
+    RUNTIME,
+    Expressions,
+    call_runtime,
+    define_function,
+    load_names,
+    make_thunk,
+    store_names,
+)
+from fairway.convert.rewrite.loop_checks import Refused, check_in_place, check_lists
 from fairway.convert.rewrite.loop_exits import (
     find_lists_by_value,
     make_endless,
@@ -31,7 +39,6 @@ from fairway.convert.rewrite.loop_exits import (
     replace_break,
     simplify_exits,
 )
-from fairway.diagnostics import Where
 
 _SIGNS: dict[type[ast.operator], str] = {
     ast.Add: "+",
@@ -50,15 +57,6 @@ _SIGNS: dict[type[ast.operator], str] = {
 
 _OUTER_LOOP = ast.For(target=ast.Name("_", ast.Store()), iter=ast.List([], ast.Load()), body=[], orelse=[], lineno=0)
 """The loop around a function that is called from inside a loop."""
-
-
-class Refused(Exception):
-    """Raised if a rewrite cannot be made. `line` is a line of the user's file."""
-
-    def __init__(self, reason: str, line: int) -> None:
-        super().__init__(reason)
-        self.reason, self.line = reason, line
-        self.where: Where | None = None
 
 
 class FunctionalRewriter:
@@ -105,7 +103,7 @@ class FunctionalRewriter:
         name = f"_rest_{self.made}"
         names = sorted(set(find_bound_names(rest)) & before & find_read_names(rest))
         body = self._merge_returns(rest or [ast.Return(ast.Constant(None))], before)
-        define = _define(name, names, body)
+        define = define_function(name, names, body)
         define.args.defaults = [ast.Name(item, ast.Load()) for item in names]
         value = make_thunk(ast.Name(result, ast.Load()))
         call = call_runtime("choose", ast.Name(returned, ast.Load()), value, ast.Name(name, ast.Load()))
@@ -237,8 +235,8 @@ class FunctionalRewriter:
                 "mask the rest with torch.where",
                 node.lineno,
             )
-        self._check_lists(node, names.lists)
-        _check_in_place(node, before)
+        check_lists(node, names.lists)
+        check_in_place(node, before)
         is_outermost = self.loop is None
         self.made += 1
         step = f"_step_{node.lineno}_{self.made}"
@@ -248,14 +246,20 @@ class FunctionalRewriter:
         written = ast.Tuple([ast.Constant(position) for position in positions], ast.Load())
         last = ast.Constant(len(names.last))
         call = call_runtime(
-            "loop", iterable, ast.Name(step, ast.Load()), _load(names.carried), _load(names.lists), last, written
+            "loop",
+            iterable,
+            ast.Name(step, ast.Load()),
+            load_names(names.carried),
+            load_names(names.lists),
+            last,
+            written,
         )
         if flag is not None:
             call.keywords = [ast.keyword("ended", ast.Constant(names.carried.index(flag)))]
         if filled:
             indices: list[ast.expr] = [ast.Constant(names.carried.index(name)) for name in filled]
             call.keywords.append(ast.keyword("filled", ast.Tuple(indices, ast.Load())))
-        into = ast.Tuple([_store(names.carried), _store(names.lists), _store(names.last)], ast.Store())
+        into = ast.Tuple([store_names(names.carried), store_names(names.lists), store_names(names.last)], ast.Store())
         return [*prelude, define, ast.Assign([into], call)]
 
     def _define_step(self, step: str, node: ast.For, names: LoopNames, before: set[str]) -> ast.FunctionDef:
@@ -271,46 +275,16 @@ class FunctionalRewriter:
         lists = [call_runtime("rows", ast.Name(name, ast.Load())) for name in names.lists]
         head: list[ast.stmt] = [ast.Assign([node.target], ast.Name("_item", ast.Load()))]
         if names.carried:
-            head.append(ast.Assign([_store(names.carried)], ast.Name("_carried", ast.Load())))
+            head.append(ast.Assign([store_names(names.carried)], ast.Name("_carried", ast.Load())))
         head += [ast.Assign([ast.Name(name, ast.Store())], ast.List([], ast.Load())) for name in names.lists]
-        result = ast.Tuple([_load(names.carried), ast.Tuple(list(lists), ast.Load()), _load(names.last)], ast.Load())
-        define = _define(step, ["_item", "_carried"], [*head, *body, ast.Return(result)])
+        result = ast.Tuple(
+            [load_names(names.carried), ast.Tuple(list(lists), ast.Load()), load_names(names.last)], ast.Load()
+        )
+        define = define_function(step, ["_item", "_carried"], [*head, *body, ast.Return(result)])
         if outer is None:
             define.args.args += [ast.arg(name) for name in numbers]
             define.args.defaults = [call_runtime("inside", ast.Name(name, ast.Load())) for name in numbers]
         return define
-
-    def _check_lists(self, node: ast.For, lists: tuple[str, ...]) -> None:
-        appends = [
-            n
-            for n in walk_own(node.body)
-            if isinstance(n, ast.Call)
-            and isinstance(n.func, ast.Attribute)
-            and n.func.attr in ("append", "extend", "insert", "pop")
-        ]
-        allowed = {id(n.func.value) for n in appends if isinstance(n.func, ast.Attribute)}
-        for name in lists:
-            for part in walk_own(node.body):
-                if isinstance(part, ast.Name) and part.id == name and id(part) not in allowed:
-                    raise Refused(
-                        f"the loop reads the list `{name}` while it fills it; keep the value that it needs from the "
-                        "step before under another name",
-                        part.lineno,
-                    )
-        for part in walk_own(node.body):
-            if isinstance(part, ast.If) and set(find_appended_names([*part.body, *part.orelse])) & set(lists):
-                raise Refused(
-                    "the loop fills a list under a condition, so how long it gets depends on values; append "
-                    "at every step and mask with torch.where",
-                    part.lineno,
-                )
-        for call in appends:
-            if isinstance(call.func, ast.Attribute) and call.func.attr in ("insert", "pop"):
-                raise Refused(
-                    f"the loop uses `{call.func.attr}` on a list; use append, and reverse or slice the stacked "
-                    "result after the loop",
-                    call.lineno,
-                )
 
     def _replace_continue(self, statements: list[ast.stmt]) -> list[ast.stmt]:
         """Write `if c: continue` followed by the rest as the rest under `if not c`."""
@@ -331,7 +305,9 @@ class FunctionalRewriter:
         sides = []
         for word, statements in (("then", node.body), ("else", node.orelse)):
             body = self.rewrite_block(statements, set(before) | set(names))
-            sides.append(_define(f"_{word}_{node.lineno}_{self.made}", names, [*body, ast.Return(_load(names))]))
+            sides.append(
+                define_function(f"_{word}_{node.lineno}_{self.made}", names, [*body, ast.Return(load_names(names))])
+            )
         arguments = [
             ast.Name(name, ast.Load())
             if name in before
@@ -341,7 +317,7 @@ class FunctionalRewriter:
         call = call_runtime(
             "branch", test, *[ast.Name(side.name, ast.Load()) for side in sides], ast.Tuple(list(arguments), ast.Load())
         )
-        return [*sides, ast.Assign([_store(names)], call) if names else ast.Expr(call)]
+        return [*sides, ast.Assign([store_names(names)], call) if names else ast.Expr(call)]
 
     def _rewrite_nested_function(self, node: ast.FunctionDef) -> None:
         parameters = {a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
@@ -377,38 +353,8 @@ class FunctionalRewriter:
         for word, statements in (("then", node.body), ("else", node.orelse)):
             block = [*statements, *copy.deepcopy(rest)]
             taken = sorted(set(find_bound_names(block)) & before & find_read_names(block))
-            side = _define(f"_{word}_{node.lineno}_{self.made}", taken, self._merge_returns(block, before))
+            side = define_function(f"_{word}_{node.lineno}_{self.made}", taken, self._merge_returns(block, before))
             side.args.defaults = [ast.Name(name, ast.Load()) for name in taken]
             sides.append(side)
         call = call_runtime("choose", test, *[ast.Name(side.name, ast.Load()) for side in sides])
         return [*sides, ast.Return(call)]
-
-
-def _check_in_place(loop: ast.For, before: set[str]) -> None:
-    """Refuse `out[i].copy_(v)` and `acc.add_(v)`: a step returns tensors and does not change those of other steps."""
-    for node in walk_own(loop.body):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-            continue
-        name, base = node.func.attr, node.func.value
-        if not name.endswith("_") or name.endswith("__"):
-            continue
-        if isinstance(base, ast.Subscript) or (isinstance(base, ast.Name) and base.id in before):
-            text = ast.unparse(base)
-            raise Refused(
-                f"`{text}.{name}` changes a tensor in place inside the loop; write `{text} = ...` instead", node.lineno
-            )
-
-
-def _define(name: str, parameters: list[str], body: list[ast.stmt]) -> ast.FunctionDef:
-    arguments = ast.arguments(
-        posonlyargs=[], args=[ast.arg(p) for p in parameters], kwonlyargs=[], kw_defaults=[], defaults=[]
-    )
-    return ast.FunctionDef(name, arguments, body or [ast.Pass()], [])
-
-
-def _load(names: tuple[str, ...] | list[str]) -> ast.Tuple:
-    return ast.Tuple([ast.Name(name, ast.Load()) for name in names], ast.Load())
-
-
-def _store(names: tuple[str, ...] | list[str]) -> ast.Tuple:
-    return ast.Tuple([ast.Name(name, ast.Store()) for name in names], ast.Store())

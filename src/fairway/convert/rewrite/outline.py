@@ -21,7 +21,7 @@ from fairway.convert.rewrite.bindings import (
     walk_own,
 )
 from fairway.convert.rewrite.call_graph import FunctionNode, FunctionSource
-from fairway.convert.rewrite.functional import Refused
+from fairway.convert.rewrite.loop_checks import Refused
 from fairway.convert.rewrite.script_blocks import ScriptBlock
 
 BLOCK_NAME = "_fairway_piece"

@@ -23,8 +23,8 @@ from fairway.convert.rewrite.call_graph import (
     unwrap_function,
 )
 from fairway.convert.rewrite.flow import is_module_choice
-from fairway.convert.rewrite.functional import Refused
 from fairway.convert.rewrite.inline import inline_call
+from fairway.convert.rewrite.loop_checks import Refused
 from fairway.torch_internals import module_children
 
 

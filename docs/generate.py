@@ -24,7 +24,7 @@ from fairway.convert.remedies.catalogue import BUILT_IN as CATALOGUE
 from fairway.convert.remedies.contract import Remedy
 from fairway.diagnostics.codes import CODES, CodeEntry, exit_status
 from fairway.diagnostics.knowledge.entry import KnownBug, load_shipped_entries
-from fairway.record.schema import FORMAT, GenerationRecord, Record, ShortRecord
+from fairway.record.schema import RECORD_FORMAT, GenerationRecord, Record, ShortRecord
 from fairway.record.schema_parts import RecordPart
 
 REFERENCE = Path(__file__).with_name("reference")
@@ -242,7 +242,7 @@ def record() -> Iterator[str]:
     yield "`result.record` in Python has the"
     yield "same fields, and `result.record.as_dict()` is the JSON."
     yield "[Stability](stability.md#what-a-record-promises) says what you"
-    yield f"can build on. The format is {FORMAT}."
+    yield f"can build on. The format is {RECORD_FORMAT}."
     yield ""
     yield "A field without a mark is always there. A field marked ○ may be missing. New fields may"
     yield "appear in the same format."

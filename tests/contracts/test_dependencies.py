@@ -104,7 +104,7 @@ def closure(wanted: Iterable[Requirement]) -> set[str]:
 
 
 def environment(folder: Path, *extras: str) -> Path:
-    """A folder with what `pip install fairway[extras]` would bring and nothing else, as links to what is here."""
+    """A folder with what `pip install fairway-onnx[extras]` would bring and nothing else, as links to what is here."""
     folder.mkdir()
     for name in closure([*CORE, *(one for extra in extras for one in EXTRAS[extra])]):
         for file in metadata.distribution(name).files or ():
@@ -175,7 +175,7 @@ def test_a_plain_install_exports_and_names_the_extra_for_each_feature_it_lacks(t
         assert code == 0 and out.startswith("verified"), err
         print(*call(*export, "deep"), sep="\\n")
         code, _, err = call("serve", "out.onnx")
-        assert (code, "fairway[serve]" in err) == (2, True), err
+        assert (code, "fairway-onnx[serve]" in err) == (2, True), err
         print(*call("export", "bert.py:net", "-o", "bert.onnx", "--input", "input_ids: int64[b, s] < 9"), sep="\\n")
         """,
     )
@@ -185,7 +185,7 @@ def test_a_plain_install_exports_and_names_the_extra_for_each_feature_it_lacks(t
         "FW018 error: An optional package is not installed",
         "  seen      the level deep needs hypothesis",
         "  why       A plain install contains only what every export needs. This feature needs an extra.",
-        "  do        1. Install the extra: pip install 'fairway[deep]'",
+        "  do        1. Install the extra: pip install 'fairway-onnx[deep]'",
     ]
     assert "FW102 error: The recipe raised an error" in out
     assert "No module named 'transformers'" in out

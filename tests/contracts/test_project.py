@@ -17,7 +17,7 @@ import yaml
 
 import fairway
 from fairway.diagnostics.plugins import KNOWLEDGE, REMEDIES, TRANSLATIONS
-from fairway.record.schema import FORMAT
+from fairway.record.schema import RECORD_FORMAT
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -96,7 +96,7 @@ def test_the_stability_page_lists_what_is_public() -> None:
     listed = re.search(r"`fairway.__all__`.*?:\n(.*?)\.\n", page, re.DOTALL)
     assert listed is not None
     assert re.findall(r"`(\w+)`", listed[1]) == sorted(fairway.__all__)
-    assert f"today {FORMAT}." in page
+    assert f"today {RECORD_FORMAT}." in page
     assert all(f"`{group}`" in page for group in (REMEDIES, TRANSLATIONS, KNOWLEDGE))
 
 

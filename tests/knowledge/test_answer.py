@@ -132,7 +132,7 @@ def test_versions_are_compared_by_number(one: str, other: str, so: bool) -> None
 
 def test_an_error_that_is_not_known_is_answered_honestly() -> None:
     [answer] = find_answers(TRACEBACK + "ZeroDivisionError: division by zero\n")
-    assert not answer.known
+    assert not answer.is_known
     assert render_answer(answer).splitlines() == [
         "ZeroDivisionError",
         "  seen      line 5: ZeroDivisionError: division by zero",
@@ -147,7 +147,7 @@ def test_an_error_that_is_not_known_is_answered_honestly() -> None:
 
 def test_whatever_a_traceback_ends_in_is_an_error() -> None:
     [answer] = find_answers(TRACEBACK + "mine.Trouble: at the mill\n")
-    assert (answer.name, answer.known) == ("Trouble", False)
+    assert (answer.name, answer.is_known) == ("Trouble", False)
     assert find_answers("Trouble: at the mill\n") == []
 
 

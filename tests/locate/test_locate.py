@@ -176,7 +176,7 @@ def test_a_node_that_the_runtime_refuses_is_named_with_its_words(subject: Subjec
     path, name = spoil(right, tmp_path, bake)
     got = look(subject, path, make_sample({"batch": 1, "time": 4}, 5))
     assert (got.kind, got.value) == ("refuses", name)
-    assert "requested shape" in got.finding().seen
+    assert "requested shape" in got.make_finding().seen
     assert look(subject, path).kind == "runtime", "at the sizes that were baked it is right"
 
 

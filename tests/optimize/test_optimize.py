@@ -271,7 +271,7 @@ def test_every_pass_makes_a_file_that_runs(one: Pass, source: Path) -> None:
 def test_a_pass_whose_package_is_missing_says_what_to_install(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PASSES", (Pass("slim", "planted", straight, "no_such_package"),))
     (row,) = run(source, recipe=False).tried
-    assert row.reason == "no_such_package is not installed: pip install 'fairway[optimize]'"
+    assert row.reason == "no_such_package is not installed: pip install 'fairway-onnx[optimize]'"
 
 
 @pytest.mark.parametrize("as_json", [False, True])

@@ -77,7 +77,7 @@ def test_without_the_extra_its_name_is_told(
     code, _, err = fairway("publish", "net.onnx", place)
     assert code == 2
     assert f"needs {package}" in err
-    assert "pip install 'fairway[publish]'" in err
+    assert "pip install 'fairway-onnx[publish]'" in err
 
 
 @pytest.mark.parametrize(

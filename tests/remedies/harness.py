@@ -55,7 +55,7 @@ def export(case: Case, dims: Dims, *remedies: Remedy) -> ir.Model:
     subject = _build_subject(case, dims)
     case.input_names = subject.input_names
     case.output_names = case.output_names or _name_outputs(case)
-    default_opset = DEFAULT_TRACE_OPSET if case.route.traced else DEFAULT_OPSET
+    default_opset = DEFAULT_TRACE_OPSET if case.route.is_traced else DEFAULT_OPSET
     case.route = replace(case.route, opset=case.route.opset or default_opset)
     matches = [(remedy.name, _detect(remedy, case)) for remedy in remedies]
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():

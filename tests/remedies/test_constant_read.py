@@ -263,7 +263,7 @@ LEAKS = [how for name, how in vars(Leaks).items() if not name.startswith("_")]
 def answers_to(model: nn.Module) -> list[bool]:
     """Return for each question that torch.export asked, as far as it came, whether it was answered."""
     asked: list[bool] = []
-    with Constants(model, lambda origins: asked.append(origins is not None)).following(), torch.no_grad():
+    with Constants(model, lambda origins: asked.append(origins is not None)).follow_calls(), torch.no_grad():
         try:
             torch.export.export(model, (torch.randn(3, 4),), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
         except Exception:
@@ -289,7 +289,7 @@ def test_writes_of_known_numbers_are_followed_through_views() -> None:
         return x * self.zeros.sum().item()
 
     model = type("Written", (Holds,), {"forward": forward})().eval()
-    with Constants(model).following(), torch.no_grad():
+    with Constants(model).follow_calls(), torch.no_grad():
         program = torch.export.export(model, (torch.ones(3, 4),), strict=False)
     assert model.zeros.tolist() == [0.0] * 4  # the model itself is left alone
     assert program.module()(torch.ones(3, 4)).unique().tolist() == [18.0]

@@ -14,32 +14,31 @@ from .harness import outputs
 from .idioms import HeadByName, Recurrence, WritesInPlaceForCaller
 
 
-class Returns(nn.Module):
+class ReturnsFromANestedLoop(nn.Module):
     def forward(self, x):
         total = torch.zeros_like(x[:, 0])
-        for i in range(x.shape[1]):
-            total = total + x[:, i]
-            if total.max() > 3:
-                return total
+        if x.dim() == 3:
+            for i in range(x.shape[1]):
+                total = total + x[:, i]
+                if total.max() > 3:
+                    return total
         return -total
 
 
-class FillsAListUntilItBreaks(nn.Module):
+class ReadsANameAfterItBreaks(nn.Module):
     def forward(self, x):
-        rows = []
         for i in range(x.shape[1]):
-            rows.append(x[:, i])
-            if x[:, i].max() > 3:
+            row = x[:, i]
+            if row.max() > 3:
                 break
-        return torch.stack(rows, 1)
+        return row
 
 
-class AppendsUnderACondition(nn.Module):
+class InsertsAtTheFront(nn.Module):
     def forward(self, x):
         rows = []
         for i in range(x.shape[1]):
-            if i % 2 == 0:
-                rows.append(x[:, i])
+            rows.insert(0, x[:, i])
         return torch.stack(rows, 1)
 
 
@@ -77,21 +76,20 @@ REASONS = [
         "`out[:, i].copy_` changes a tensor in place inside the loop; write `out[:, i] = ...` instead",
     ),
     (
-        Returns,
-        "return total",
-        "`return` inside the loop ends it early, at a step that depends on values; compute every step "
+        ReturnsFromANestedLoop,
+        "for i in range(x.shape[1]):",
+        "`return` inside the loop ends it early, and the loop is not at the top of its function; compute every step "
         "and mask the rest with torch.where",
     ),
     (
-        FillsAListUntilItBreaks,
+        ReadsANameAfterItBreaks,
         "for i in range(x.shape[1]):",
-        "the loop ends early, and `rows` is read after it; compute every step and mask the rest with torch.where",
+        "the loop ends early, and `row` is read after it; compute every step and mask the rest with torch.where",
     ),
     (
-        AppendsUnderACondition,
-        "if i % 2 == 0:",
-        "the loop fills a list under a condition, so how long it gets depends on "
-        "values; append at every step and mask with torch.where",
+        InsertsAtTheFront,
+        "rows.insert(0, x[:, i])",
+        "the loop uses `insert` on a list; use append, and reverse or slice the stacked result after the loop",
     ),
     (
         ReadsItsList,

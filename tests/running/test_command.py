@@ -126,4 +126,4 @@ def test_without_the_extra_its_name_is_told(
     code, _, err = fairway("run", "sum.onnx", name, "-o", "out")
     assert code == 2
     assert f"{name} needs {package}" in err
-    assert "pip install 'fairway[run]'" in err
+    assert "pip install 'fairway-onnx[run]'" in err

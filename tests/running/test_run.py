@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
-import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,27 @@ def test_every_format_and_a_folder_of_them_give_the_same(tmp_path: Path) -> None
         assert np.array_equal(np.load(tmp_path / "out" / Path(name).stem / "y.npy"), first), name
 
 
+RUN_UNTIL_KILLED = """
+import os, signal
+from pathlib import Path
+
+import {module} as module
+from fairway.deploy.run import run
+from fairway.deploy.run.windows import WindowSettings
+
+events = []
+
+def die(event):
+    events.append(event)
+    if len(events) == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+module.NOTE_SECONDS = 0.0
+folder = Path({folder!r})
+run(Path({model!r}), folder / "x.npy", folder / "out", {settings!r}, on_event=die)
+"""
+
+
 @pytest.mark.parametrize("carried", [False, True])
 def test_a_run_that_was_killed_goes_on_and_gives_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, carried: bool
@@ -197,18 +219,9 @@ def test_a_run_that_was_killed_goes_on_and_gives_the_same_bytes(
     how = WindowSettings(5, carry={"h0": "h1"}) if carried else WindowSettings(20, 7, batch=3)
     run(model, tmp_path / "x.npy", tmp_path / "at once", how)
     monkeypatch.setattr(module, "NOTE_SECONDS", 0.0)
-    child = os.fork()
-    if child == 0:
-        asked = [0]
-
-        def die(event: object) -> None:
-            asked[0] += 1
-            if asked[0] == 5:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        run(model, tmp_path / "x.npy", tmp_path / "out", how, on_event=die)
-        os._exit(1)
-    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    # A fresh process: a fork of this one, which has threads, may wait for a lock that none of them gives back.
+    program = RUN_UNTIL_KILLED.format(module=module.__name__, model=str(model), folder=str(tmp_path), settings=how)
+    assert subprocess.run([sys.executable, "-c", program]).returncode == -signal.SIGKILL
     assert not (tmp_path / "out").exists()
     told: list[Event] = []
     run(model, tmp_path / "x.npy", tmp_path / "out", how, on_event=told.append)

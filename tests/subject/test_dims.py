@@ -36,7 +36,7 @@ def test_a_size_knows_whether_it_is_affine_in_one_dim(text: str, affine: tuple[s
 
 
 def test_a_size_is_fixed_when_it_names_no_dim() -> None:
-    assert (parse_size("3").fixed, parse_size("2*8").fixed, parse_size("n").fixed) == (3, 16, None)
+    assert (parse_size("3").constant_value, parse_size("2*8").constant_value, parse_size("n").constant_value) == (3, 16, None)
 
 
 def test_a_size_evaluates_at_a_point() -> None:
@@ -90,7 +90,7 @@ def test_undeclared_bounds_are_chosen_and_said_to_be() -> None:
         (32, 128, 32, False),
         (1, 200, 1, False),
     ]
-    assert not domain.declared
+    assert not domain.is_declared
     assert build_domain(["n"], {}, {})["n"].high == UNDECLARED_HIGH
 
 

@@ -7,7 +7,7 @@ import torch
 
 from fairway.model.dims import Point
 from fairway.model.spec import DTYPES, MASKS, parse_input
-from fairway.model.values import FLAVORS, LARGE, UNDECLARED_BELOW, Flavor, bring_near, make_tensor, resemble
+from fairway.model.values import FLAVORS, LARGE_MAGNITUDE, UNDECLARED_BELOW, Flavor, bring_near, make_tensor, resemble
 
 SEEDS = range(40)
 
@@ -179,8 +179,8 @@ def test_mixed_values_hold_ordinary_and_edge_rows_and_elements() -> None:
 def test_mixed_floats_hold_zeros_and_far_values_of_both_signs() -> None:
     drawn = make("x: float32[n, 6]", {"n": 400}, flavor="mixed")
     assert (drawn == 0).all(-1).any()
-    assert (drawn > 0.9 * LARGE).all(-1).any()
-    assert (drawn < -0.9 * LARGE).all(-1).any()
+    assert (drawn > 0.9 * LARGE_MAGNITUDE).all(-1).any()
+    assert (drawn < -0.9 * LARGE_MAGNITUDE).all(-1).any()
     assert ((drawn == 0).any(-1) & (drawn.abs() > 0).any(-1)).any()
 
 
@@ -194,8 +194,8 @@ def test_mixed_masks_hold_rows_without_padding_and_rows_of_nearly_nothing_else(k
 
 
 def test_floats_without_a_range_have_far_ends() -> None:
-    assert (make("x: float32[n]", {"n": 50}, flavor="most") >= 0.9 * LARGE).all()
-    assert (make("x: float32[n]", {"n": 50}, flavor="least") <= -0.9 * LARGE).all()
+    assert (make("x: float32[n]", {"n": 50}, flavor="most") >= 0.9 * LARGE_MAGNITUDE).all()
+    assert (make("x: float32[n]", {"n": 50}, flavor="least") <= -0.9 * LARGE_MAGNITUDE).all()
     assert make("x: float32[n]", {"n": 50}, flavor="most").std() > 0
 
 
@@ -203,7 +203,7 @@ def test_large_values_reach_to_where_exp_leaves_float32():
     drawn = make("x: float32[n]", {"n": 40}, flavor="large")
     assert torch.isinf(torch.exp(drawn)).any()
     assert (torch.exp(drawn) == 0).any()
-    assert (drawn.abs() < LARGE).any()
+    assert (drawn.abs() < LARGE_MAGNITUDE).any()
 
 
 def test_the_seed_counts_through_every_legal_value() -> None:

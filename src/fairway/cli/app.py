@@ -94,7 +94,7 @@ app.command("serve", rich_help_panel="Deploy")(serve.serve)
 
 def _print_version(requested: bool) -> None:
     if requested:
-        print(f"fairway {metadata.version('fairway')}")
+        print(f"fairway {metadata.version('fairway-onnx')}")
         raise typer.Exit
 
 

@@ -56,7 +56,7 @@ def explain(
             if answers
             else NO_ERROR_MESSAGE
         )
-    return 0 if any(answer.known for answer in answers) else 1
+    return 0 if any(answer.is_known for answer in answers) else 1
 
 
 def _explain_code(code: str, json: bool) -> int:
@@ -87,7 +87,7 @@ def _answer_as_dict(answer: LogAnswer) -> dict[str, object]:
         "line": answer.line,
         "seen": answer.seen,
         "name": answer.name,
-        "known": answer.known,
+        "known": answer.is_known,
         "code": answer.code,
         "entries": list(answer.entries),
         "means": list(answer.means),

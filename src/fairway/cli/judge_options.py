@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class JudgeRequest:
+class JudgingOptions:
     """The options of a command that judges a file."""
 
     recipe: str
@@ -28,7 +28,7 @@ class JudgeRequest:
     json: bool
 
 
-def judge_and_show(request: JudgeRequest, judge: Callable[[Subject, Settings, ProgressLine], Result]) -> int:
+def judge_and_show(request: JudgingOptions, judge: Callable[[Subject, Settings, ProgressLine], Result]) -> int:
     """Load the recipe, call `judge` with it, print the result, and return the exit code."""
     seconds = options.parse_duration("--timeout", request.timeout)
     memory_bytes = options.parse_memory(request.memory)

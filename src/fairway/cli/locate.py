@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairway.cli import options
-from fairway.cli.judge_options import JudgeRequest, judge_and_show
+from fairway.cli.judge_options import JudgingOptions, judge_and_show
 from fairway.cli.show import ProgressLine
 
 if TYPE_CHECKING:
@@ -49,5 +49,5 @@ def locate(
         return locate_subject(subject, model, settings, data, against, progress)
 
     overrides = options.parse_overrides(inputs, dims, checkpoint, trust)
-    request = JudgeRequest(recipe, overrides, level, timeout, memory, json)
+    request = JudgingOptions(recipe, overrides, level, timeout, memory, json)
     return judge_and_show(request, judge)

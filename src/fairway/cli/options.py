@@ -38,25 +38,25 @@ def check_model(context: typer.Context, param: typer.CallbackParam, value: objec
     """Refuse a recipe given where an ONNX file is expected: swapped arguments are a common slip."""
     for place in value if isinstance(value, list | tuple) else [value]:
         if not context.resilient_parsing and _RECIPE.search(str(place)):
-            raise _swapped(context, param, f"expected an ONNX file, got the recipe {str(place)!r:.200}")
+            raise _make_order_error(context, param, f"expected an ONNX file, got the recipe {str(place)!r:.200}")
     return value
 
 
 def check_recipe(context: typer.Context, param: typer.CallbackParam, value: object) -> object:
     """Refuse an ONNX file given where a recipe is expected."""
     if not context.resilient_parsing and _MODEL.search(str(value)):
-        raise _swapped(context, param, f"expected a recipe, got the ONNX file {str(value)!r:.200}")
+        raise _make_order_error(context, param, f"expected a recipe, got the ONNX file {str(value)!r:.200}")
     return value
 
 
 def check_data(context: typer.Context, param: typer.CallbackParam, value: object) -> object:
     """Refuse an ONNX file given where data is expected."""
     if not context.resilient_parsing and _MODEL.search(str(value)):
-        raise _swapped(context, param, f"expected data, got the ONNX file {str(value)!r:.200}")
+        raise _make_order_error(context, param, f"expected data, got the ONNX file {str(value)!r:.200}")
     return value
 
 
-def _swapped(context: typer.Context, param: typer.CallbackParam, seen: str) -> UserError:
+def _make_order_error(context: typer.Context, param: typer.CallbackParam, seen: str) -> UserError:
     label = param.metavar if param.param_type_name == "argument" else param.opts[0]
     arguments = [p.metavar or "" for p in context.command.params if p.param_type_name == "argument"]
     order = " ".join((context.command_path, *arguments))

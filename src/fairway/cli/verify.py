@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from fairway.cli import options
-from fairway.cli.judge_options import JudgeRequest, judge_and_show
+from fairway.cli.judge_options import JudgingOptions, judge_and_show
 from fairway.cli.show import ProgressLine
 
 if TYPE_CHECKING:
@@ -36,5 +36,5 @@ def verify(
         return verify_subject(subject, model, settings, data, progress)
 
     overrides = options.parse_overrides(inputs, dims, checkpoint, trust)
-    request = JudgeRequest(recipe, overrides, level, timeout, memory, json)
+    request = JudgingOptions(recipe, overrides, level, timeout, memory, json)
     return judge_and_show(request, judge)

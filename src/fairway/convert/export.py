@@ -81,7 +81,7 @@ def make_settings(
     newest = onnx.defs.onnx_opset_version()
     if opset is not None and not 7 <= opset <= newest:
         raise complain(Code.OPSET_UNSUPPORTED, f"opset {opset}; opsets 7..{newest} are known here")
-    traced = [name for name in routes if parse_route(name).traced]
+    traced = [name for name in routes if parse_route(name).is_traced]
     if opset is not None and opset not in TRACE_OPSETS and traced and len(traced) == len(routes):
         span = f"{TRACE_OPSETS[0]}..{TRACE_OPSETS[-1]}"
         raise complain(Code.OPSET_UNSUPPORTED, f"opset {opset}; {' and '.join(traced)} can write {span}")

@@ -15,7 +15,7 @@ from fairway.model.dims import describe_point
 from fairway.model.subject import Subject
 from fairway.model.weight_storage import WeightStorage
 from fairway.record.files import hash_model, read_versions
-from fairway.record.schema import FORMAT, UNKNOWN_SUBJECT, Record
+from fairway.record.schema import RECORD_FORMAT, UNKNOWN_SUBJECT, Record
 from fairway.record.schema_parts import (
     BlockRecord,
     DimRecord,
@@ -43,7 +43,7 @@ def build_record(subject: Subject, settings: Settings, climb: Climb) -> Record:
         candidate.output_names if candidate is not None and candidate.output_names else climb.preflight.output_names
     )
     return Record(
-        format=FORMAT,
+        format=RECORD_FORMAT,
         subject=describe_subject(subject, hash_model(subject.model), outputs),
         versions=read_versions(),
         machine=f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
@@ -71,7 +71,7 @@ def build_record(subject: Subject, settings: Settings, climb: Climb) -> Record:
 def build_failure(subject: Subject, finding: Finding) -> Record:
     """Return the record of an export that was refused before the first rung."""
     return Record(
-        format=FORMAT,
+        format=RECORD_FORMAT,
         subject=describe_subject(subject, UNKNOWN_SUBJECT),
         versions=read_versions(),
         verdict="failed",

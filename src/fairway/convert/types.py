@@ -152,7 +152,7 @@ class Rung:
     """Names of the remedies prescribed, also if the capture failed."""
 
     @property
-    def walked(self) -> bool:
+    def is_captured(self) -> bool:
         """Say whether anything was captured. A rung ends at once if no remedy can do what it needs."""
         return bool(self.findings or self.seconds)
 

@@ -7,6 +7,9 @@ from importlib.util import find_spec
 from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
 
+DISTRIBUTION = "fairway-onnx"
+"""The name on PyPI, where `fairway` belongs to another project."""
+
 
 def require_extra(extra: str, feature: str, *packages: str) -> None:
     """Refuse a feature whose packages are missing, before any work is done for it."""
@@ -15,6 +18,6 @@ def require_extra(extra: str, feature: str, *packages: str) -> None:
         raise complain(
             Code.EXTRA_MISSING,
             f"{feature} needs {', '.join(missing)}",
-            todo=(f"Install the extra: pip install 'fairway[{extra}]'",),
+            todo=(f"Install the extra: pip install '{DISTRIBUTION}[{extra}]'",),
             extra=extra,
         )

@@ -50,7 +50,7 @@ class LoggedError:
     text: str
 
     @property
-    def seen(self) -> str:
+    def first_line(self) -> str:
         return self.text.split("\n", 1)[0].strip()[:MAX_SHOWN_CHARACTERS]
 
 
@@ -97,7 +97,7 @@ def find_known(text: str) -> list[LogFinding]:
     for error in find_errors(numbered):
         match = recognize_error(error.kind, error.text, (*EXPORTER_SIGNATURES, *RUNTIME_SIGNATURES))
         if match is not None and match[0] not in findings:
-            findings[match[0]] = LogFinding(match[0], error.line, error.seen)
+            findings[match[0]] = LogFinding(match[0], error.line, error.first_line)
     return sorted(findings.values(), key=lambda known: known.line)
 
 

@@ -59,7 +59,7 @@ def solve_sizes(domain: Domain, branch: Branch, runs: Runs) -> SizeAnswer | None
         answers = np.asarray(evaluate(branch.test, known)) != 0
     except CannotEvaluate:
         return None
-    matches = answers if branch.missing else ~answers
+    matches = answers if branch.missing_answer else ~answers
     count, points = grid.find_points(matches, POINTS_PER_BRANCH)
     if not count and grid.points < full_grid.points:
         return None  # the points that were left out may answer differently
@@ -120,21 +120,21 @@ def find_edge(base: Sample, answer_at: Callable[[Sample], bool | None]) -> list[
     They are not so close that rounding decides. Return nothing if no scale makes the branch go the other way.
     """
 
-    def scaled(factor: float) -> Sample:
+    def scale(factor: float) -> Sample:
         return replace(base, touch=Touch("scale", factor))
 
-    here = answer_at(scaled(1.0))
-    far = next((s for s in SCALES if s > 0 and answer_at(scaled(s)) is (not here)), None)
+    here = answer_at(scale(1.0))
+    far = next((s for s in SCALES if s > 0 and answer_at(scale(s)) is (not here)), None)
     if here is None or far is None:
         return []
     near = 1.0
     while max(near, far) > EDGE_RATIO * min(near, far):
         middle = float(f"{(near * far) ** 0.5:.4g}")
-        if answer_at(scaled(middle)) is here:
+        if answer_at(scale(middle)) is here:
             near = middle
         else:
             far = middle
-    return [scaled(near), scaled(far)]
+    return [scale(near), scale(far)]
 
 
 def _choose_base(branch: Branch, runs: Runs) -> Sample:

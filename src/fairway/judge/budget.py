@@ -60,7 +60,7 @@ def choose_affordable_point(subject: Subject) -> Point:
     """Return the example, or the smallest declared sizes if a run at the example is expensive."""
     if (
         subject.study.flops_per_volume * compute_volume(subject.example) <= EXPENSIVE_RUN_FLOPS
-        or not subject.domain.declared
+        or not subject.domain.is_declared
     ):
         return subject.example
     return {dim.name: dim.sizes[0] for dim in subject.domain.dims}

@@ -83,7 +83,7 @@ class Branch:
     """The latest run, and the number of its observations that are kept."""
 
     @property
-    def missing(self) -> bool | None:
+    def missing_answer(self) -> bool | None:
         """The answer that was never seen, or None if both were."""
         return None if len(self.answers) != 1 else not next(iter(self.answers))
 
@@ -186,10 +186,10 @@ class Coverage:
 
     def find_open_branches(self) -> list[Branch]:
         """Return the branches that depend on the inputs and of which one side was never taken."""
-        return [b for b in self.branches.values() if b.missing is not None and self._is_open(b)]
+        return [b for b in self.branches.values() if b.missing_answer is not None and self._is_open(b)]
 
     def _is_open(self, branch: Branch) -> bool:
-        return branch.missing not in branch.header.raises and self.depends_on_inputs(branch)
+        return branch.missing_answer not in branch.header.raises and self.depends_on_inputs(branch)
 
     def depends_on_inputs(self, branch: Branch) -> bool:
         """Return whether the inputs can change the answer: its numbers vary, or values of tensors are read for it."""

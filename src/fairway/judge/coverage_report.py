@@ -47,7 +47,7 @@ def _make_finding(branch: UnreachedBranch, facts: FileFacts) -> Finding:
 
 def _find_open_ends(spec: TensorSpec, legal: ValueRange) -> tuple[float | None, float | None]:
     """Return the ends of the drawn values, if they are known and were not declared."""
-    known = legal.declared or legal.confined or legal.values.lengths is not None
+    known = legal.is_declared or legal.confined or legal.values.lengths is not None
     if known or spec.dtype == "bool" or spec.dtype.startswith("complex"):
         return None, None
     return (0.0, 1.0) if legal.binary else find_legal_ends(spec, legal)

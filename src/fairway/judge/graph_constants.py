@@ -13,7 +13,7 @@ from itertools import combinations, islice
 import onnx_ir as ir
 
 from fairway.model.dims import Dim, Domain, Point
-from fairway.model.values import LARGE
+from fairway.model.values import LARGE_MAGNITUDE
 
 SIZE_OPERATORS = (
     "Equal",
@@ -57,7 +57,7 @@ def find_thresholds(path: str) -> list[float]:
             tensor = None if value is None else ir.convenience.get_const_tensor(value)
             if tensor is not None and tensor.dtype.is_floating_point() and tensor.size == 1:
                 number = float(tensor.numpy().reshape(-1)[0])
-                if math.isfinite(number) and abs(number) < LARGE:
+                if math.isfinite(number) and abs(number) < LARGE_MAGNITUDE:
                     thresholds[number] = None
     return list(thresholds)[:MAX_CONSTANTS]
 

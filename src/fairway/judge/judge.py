@@ -135,8 +135,8 @@ class Judge:
         except Exception as error:
             what = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             drawn_by_us = trial.sample.flavor != "normal" or trial.sample.touch is not None
-            undeclared = any(not legal.declared for legal in self.subject.ranges)
-            if trial.sample.data is None and (not self.subject.domain.declared or (drawn_by_us and undeclared)):
+            undeclared = any(not legal.is_declared for legal in self.subject.ranges)
+            if trial.sample.data is None and (not self.subject.domain.is_declared or (drawn_by_us and undeclared)):
                 trial.illegal = what
                 return []
             raise complain(Code.FORWARD_FAILS, f"{what}, at {trial.sample}") from error

@@ -86,7 +86,7 @@ def learn_values(subject: Subject, report: OnRanges) -> LearnedValues:
     except Exception:
         return LearnedValues(subject.ranges)  # preflight reports this
     ranges = [
-        replace(legal, nonfinite=index in watch.tested_inputs and not legal.declared and _is_real(subject.spec[index]))
+        replace(legal, nonfinite=index in watch.tested_inputs and not legal.is_declared and _is_real(subject.spec[index]))
         for index, legal in enumerate(subject.ranges)
     ]
     for index, (spec, legal) in enumerate(zip(subject.spec, ranges, strict=True)):
@@ -292,7 +292,7 @@ def _find_last_accepted(trials: _ValueTrials, start: int, tried: Sequence[int]) 
 def _learn_floats(subject: Subject, ordinary: Sequence[torch.Tensor]) -> tuple[ValueRange, ...]:
     """Confine each input whose values PyTorch refuses in some flavor while it accepts ordinary ones."""
     ranges = list(subject.ranges)
-    open_ones = [i for i, r in enumerate(ranges) if not r.declared and _is_real(subject.spec[i])]
+    open_ones = [i for i, r in enumerate(ranges) if not r.is_declared and _is_real(subject.spec[i])]
     point = choose_affordable_point(subject)
     if not open_ones:
         return tuple(ranges)

@@ -7,7 +7,6 @@ yardsticks that the judge has learned, because kernels take sums in another orde
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -47,17 +46,18 @@ class Effort:
     """True if a size between the smallest and the largest is compared too."""
     max_parts_alone: int
     """At most this many parts of one batch are run alone. All rows are compared together and reordered."""
-    seconds: float
-    """Batch sizes that would take longer are left out, and the record reports that."""
+    flops: float
+    """Batch sizes that would take more operations are left out, and the record reports that. Operations are counted,
+    not seconds, so that a slow machine compares the same sizes."""
 
 
 EXPENSIVE_ROW_FLOPS = 5e9
 """If one row takes more operations, only one batch of the smallest size is compared, and only its first part alone."""
 
 EFFORTS: Mapping[Level, Effort] = {
-    "quick": Effort(seeds=1, has_middle=False, max_parts_alone=4, seconds=1.0),
-    "standard": Effort(seeds=2, has_middle=True, max_parts_alone=16, seconds=4.0),
-    "deep": Effort(seeds=4, has_middle=True, max_parts_alone=64, seconds=20.0),
+    "quick": Effort(seeds=1, has_middle=False, max_parts_alone=4, flops=5e9),
+    "standard": Effort(seeds=2, has_middle=True, max_parts_alone=16, flops=2e10),
+    "deep": Effort(seeds=4, has_middle=True, max_parts_alone=64, flops=1e11),
 }
 
 
@@ -111,7 +111,8 @@ class _Comparison:
         self._edges = sorted(edges, key=lambda flavor: flavor not in ("large", "most"))[: effort.seeds]
         self._point = choose_affordable_point(judge.subject)
         one_row = {**self._point, dim.name: 1}
-        self._is_expensive = judge.subject.study.flops_per_volume * compute_volume(one_row) > EXPENSIVE_ROW_FLOPS
+        self._flops_per_row = judge.subject.study.flops_per_volume * compute_volume(one_row)
+        self._is_expensive = self._flops_per_row > EXPENSIVE_ROW_FLOPS
         self._rows_run = 0
         self._refused_batches = 0
         self._is_each_part_alone = True
@@ -121,29 +122,25 @@ class _Comparison:
     def compare_all(self) -> str | None:
         """Describe the first difference, or return None if there is none.
 
-        If the next size is expected to take too long, a smaller one is compared first. It gives a better estimate of
-        the cost of a row.
+        A size that takes more operations than are left is replaced by the largest that does not.
         """
-        started, seconds_per_row = time.monotonic(), 0.0
         sizes = choose_sizes(self._dim, self._effort.has_middle)
         if self._is_expensive:
             self._is_cut_short, sizes = len(sizes) > 1, sizes[:1]
         while sizes:
             size = sizes[0]
             if self.sizes:
-                seconds_left = self._effort.seconds - (time.monotonic() - started)
-                size = self._find_affordable_size(size, seconds_left, seconds_per_row)
+                flops_left = self._effort.flops - self._rows_run * self._flops_per_row
+                size = self._find_affordable_size(size, flops_left)
                 if size <= self.sizes[-1]:
                     self._is_cut_short = True
                     break
             self.sizes.append(size)
             sizes = [larger for larger in sizes if larger > size]
-            began, rows_before = time.monotonic(), self._rows_run
             for batch in self._list_batches(size):
                 difference = self._compare_unless_refused(batch)
                 if difference is not None:
                     return difference
-            seconds_per_row = (time.monotonic() - began) / max(self._rows_run - rows_before, 1)
         return None
 
     def describe(self) -> str:
@@ -169,10 +166,10 @@ class _Comparison:
                     batches.append(Batch(parts, FIRST_BATCH_SEED + number, self._edges[number % len(self._edges)]))
         return batches
 
-    def _find_affordable_size(self, size: int, seconds: float, seconds_per_row: float) -> int:
-        """Return the largest legal size up to `size` whose batches are expected to take no more than `seconds`."""
+    def _find_affordable_size(self, size: int, flops: float) -> int:
+        """Return the largest legal size up to `size` whose batches take no more operations than `flops`."""
         runs_per_row = 3 * len(self._list_batches(size))  # alone, together and reordered
-        rows = int(max(seconds, 0.0) / max(seconds_per_row, 1e-9)) // runs_per_row
+        rows = int(max(flops, 0.0) / max(self._flops_per_row, 1.0)) // runs_per_row
         return min(size, rows // self._dim.multiple * self._dim.multiple)
 
     def _compare_unless_refused(self, batch: Batch) -> str | None:

@@ -33,7 +33,7 @@ def choose_examples(subject: Subject, wrong_at: Mapping[str, Sequence[int]]) -> 
     constant.
     """
     first, second = dict(subject.example), choose_other_example(subject)
-    fixed = {size.fixed for item in subject.spec for size in item.shape}
+    fixed = {size.constant_value for item in subject.spec for size in item.shape}
     for name, sizes in wrong_at.items():
         ranked = sorted(sizes, key=lambda n: (n in fixed, n % 2 == 0, -n))
         first[name], second[name] = ranked[0], ranked[min(1, len(ranked) - 1)]

@@ -64,7 +64,7 @@ def survey_branches(subject: Subject) -> Study:
     aimed: list[Sample] = []
     unreached: list[UnreachedBranch] = []
     for number, branch in enumerate(coverage.find_open_branches()):
-        if branch.missing is None:
+        if branch.missing_answer is None:
             continue  # a sample aimed at another branch reached it
         if number < MAX_BRANCHES_AIMED_AT:
             reached, unreached_branches = _aim_at_branch(subject, coverage, runs, branch)
@@ -86,7 +86,7 @@ def _choose_witnesses(coverage: Coverage, runs: Sequence[Sample]) -> list[Sample
     """Return a sample for each side of each branch that depends on the inputs, so that every level runs both."""
     witnesses: dict[Sample, None] = {}
     for branch in coverage.branches.values():
-        if branch.missing is None and coverage.depends_on_inputs(branch):
+        if branch.missing_answer is None and coverage.depends_on_inputs(branch):
             for answer in (True, False):
                 met = [o.run for o in branch.observations if o.answer is answer]
                 witnesses.update({runs[met[0]]: None} if met else {})
@@ -99,7 +99,7 @@ def _find_edges(subject: Subject, coverage: Coverage, runs: list[Sample]) -> lis
     plain = Sample(tuple(subject.example.items()), seed=3)
     if not subject.ranges or estimate_sample_flops(subject, plain) > MAX_FLOPS_RUN / MAX_EDGE_RUNS:
         return []
-    branches = [b for b in coverage.branches.values() if b.missing is None and not _is_about_sizes(b, runs)]
+    branches = [b for b in coverage.branches.values() if b.missing_answer is None and not _is_about_sizes(b, runs)]
     for branch in [b for b in branches if coverage.depends_on_inputs(b)][:MAX_EDGES]:
 
         def answer_at(sample: Sample, branch: Branch = branch) -> bool | None:
@@ -115,10 +115,10 @@ def _find_lines_both_ways(coverage: Coverage) -> frozenset[Line]:
     """Return the lines of conditions of which every part that depends on the inputs went both ways."""
     lines: dict[Line, bool] = {}
     for branch in coverage.branches.values():
-        if branch.missing is not None and not coverage.depends_on_inputs(branch):
+        if branch.missing_answer is not None and not coverage.depends_on_inputs(branch):
             continue
         for place in coverage.find_deciding_lines(branch):
-            lines[place] = lines.get(place, True) and branch.missing is None
+            lines[place] = lines.get(place, True) and branch.missing_answer is None
     return frozenset(place for place, both in lines.items() if both)
 
 
@@ -173,7 +173,7 @@ def _aim_at_branch(
     subject: Subject, coverage: Coverage, runs: list[Sample], branch: Branch
 ) -> tuple[list[Sample], list[UnreachedBranch]]:
     """Return samples that take the missing side of a branch, or the unreached branch if none does."""
-    missing = branch.missing
+    missing = branch.missing_answer
     assert missing is not None
 
     def reaches(sample: Sample) -> bool:
@@ -203,7 +203,7 @@ def _describe_unreached(branch: Branch, coverage: Coverage, runs: Sequence[Sampl
     where = locate_condition(branch.site, branch.header)
     about = "sizes" if _is_about_sizes(branch, runs) else "values"
     return UnreachedBranch(
-        where, ast.unparse(branch.test), bool(branch.missing), about, coverage.find_lines_read_for(branch)
+        where, ast.unparse(branch.test), bool(branch.missing_answer), about, coverage.find_lines_read_for(branch)
     )
 
 

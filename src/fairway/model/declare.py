@@ -97,10 +97,10 @@ def _read_shape(name: str, declaration: UserDims, tensor: torch.Tensor, declared
         raise complain(Code.SPEC_CONTRADICTS_EXAMPLE, f"{name}: [{text}] declares {len(declaration)} sizes, {seen}")
     sizes = tuple(_read_size(name, axis, item, tensor.shape[axis], declared) for axis, item in enumerate(declaration))
     for axis, size in enumerate(sizes):
-        if size.fixed is not None and size.fixed != tensor.shape[axis]:
+        if size.constant_value is not None and size.constant_value != tensor.shape[axis]:
             raise complain(
                 Code.SPEC_CONTRADICTS_EXAMPLE,
-                f"{name}: axis {axis} is declared {size.fixed}, the example tensor has {tensor.shape[axis]}",
+                f"{name}: axis {axis} is declared {size.constant_value}, the example tensor has {tensor.shape[axis]}",
             )
     return sizes
 

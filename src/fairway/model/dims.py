@@ -55,7 +55,7 @@ class Size:
         return tuple(dict.fromkeys(n.id for n in ast.walk(self._tree) if isinstance(n, ast.Name)))
 
     @property
-    def fixed(self) -> int | None:
+    def constant_value(self) -> int | None:
         return None if self.names else self.at({})
 
     def at(self, point: Point) -> int:
@@ -83,7 +83,7 @@ def parse_size(text: str) -> Size:
         raise ValueError(f"{text[:MAX_SIZE_CHARACTERS]!r} is not a size: use whole numbers, names, + - * //")
     size = Size(text)
     try:
-        fixed = size.fixed  # parses now, so that a bad size is refused early
+        fixed = size.constant_value  # parses now, so that a bad size is refused early
     except (SyntaxError, ZeroDivisionError) as error:
         raise ValueError(f"{text!r} is not a size") from error
     if fixed is not None and fixed < 0:
@@ -170,7 +170,7 @@ class Domain:
         return all(d.name in point and point[d.name] in d.sizes for d in self.dims)
 
     @property
-    def declared(self) -> bool:
+    def is_declared(self) -> bool:
         return all(d.declared for d in self.dims)
 
     def as_dict(self) -> dict[str, dict[str, int | bool]]:

@@ -10,7 +10,7 @@ import torch
 from fairway.model.dims import Point
 from fairway.model.spec import TensorSpec, Values
 from fairway.model.values import (
-    FAR,
+    FAR_MAGNITUDE,
     HALF_LOG_DECADES,
     LOG_DECADES,
     UNDECLARED_BELOW,
@@ -42,7 +42,7 @@ class ValueRange:
     """NaN and infinity too: the model looks for them."""
 
     @property
-    def declared(self) -> bool:
+    def is_declared(self) -> bool:
         return self.source == "declared"
 
 
@@ -173,7 +173,7 @@ def _equalize(tensors: Sequence[torch.Tensor], ranges: Sequence[ValueRange]) -> 
 
 def describe_range(spec: TensorSpec, legal: ValueRange) -> str:
     """Describe in words the values that an input was drawn from."""
-    if legal.declared:
+    if legal.is_declared:
         return f"{str(spec.values).strip()}, declared"
     if legal.binary or spec.dtype == "bool":
         return "0 or 1, not declared"
@@ -187,7 +187,7 @@ def describe_range(spec: TensorSpec, legal: ValueRange) -> str:
     decades = HALF_LOG_DECADES if spec.dtype == "float16" else LOG_DECADES
     sign = "0.." if legal.nonnegative else "±"
     more = ", NaN and infinity, which forward looks for" if legal.nonfinite else ""
-    return f"{sign}{FAR:g} and magnitudes 1e-{LOG_DECADES}..1e{decades}, {legal.source}{more}"
+    return f"{sign}{FAR_MAGNITUDE:g} and magnitudes 1e-{LOG_DECADES}..1e{decades}, {legal.source}{more}"
 
 
 def find_legal_ends(spec: TensorSpec, legal: ValueRange) -> tuple[float, float]:

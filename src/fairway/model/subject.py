@@ -216,7 +216,7 @@ def _choose_example_sizes(seen: Mapping[str, int], spec: Sequence[TensorSpec], d
     for name, size in seen.items():
         if size not in domain[name].sizes:
             raise complain(Code.SPEC_CONTRADICTS_EXAMPLE, f"the example's {name}={size} is outside {domain[name]}")
-    fixed = [size.fixed for item in spec for size in item.shape]
+    fixed = [size.constant_value for item in spec for size in item.shape]
     sizes = [*seen.values(), *fixed]
     return {name: size for name, size in seen.items() if size > 1 and sizes.count(size) == 1}
 

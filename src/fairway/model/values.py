@@ -41,11 +41,11 @@ HALF_LOG_DECADES = 4
 HALVES_RANGE = 4
 """In `halves` values, the largest magnitude without declared ends."""
 
-LARGE = 30.0
-NEAR = 0.9
-"""Edges of floats without declared ends are spread over NEAR * LARGE..LARGE: a constant has a variance of zero."""
+LARGE_MAGNITUDE = 30.0
+NEAR_EDGE_SHARE = 0.9
+"""Edges of floats without declared ends are spread over NEAR_EDGE_SHARE * LARGE_MAGNITUDE..LARGE_MAGNITUDE: a constant has a variance of zero."""
 
-FAR = 4 * LARGE
+FAR_MAGNITUDE = 4 * LARGE_MAGNITUDE
 """The magnitude of some `large` values: exp overflows or vanishes in float32 beyond ±104."""
 
 ROWS_AT_EDGE, ELEMENTS_AT_EDGE = 0.5, 0.15
@@ -124,7 +124,7 @@ def _draw_floats(
     if flavor == "zeros":
         return torch.zeros(shape, dtype=dtype)
     if flavor in ("least", "most"):
-        far = LARGE * (NEAR + (1 - NEAR) * torch.rand(shape, generator=generator))
+        far = LARGE_MAGNITUDE * (NEAR_EDGE_SHARE + (1 - NEAR_EDGE_SHARE) * torch.rand(shape, generator=generator))
         return (far if flavor == "most" else -far).to(dtype)
     if flavor == "log":
         most = HALF_LOG_DECADES if dtype == torch.float16 else LOG_DECADES
@@ -136,7 +136,7 @@ def _draw_floats(
         return (torch.randint(-most, most + 1, shape, generator=generator) / parts).to(dtype)
     drawn = torch.randn(shape, generator=generator)
     if flavor == "large":
-        drawn = _spread_far(drawn * LARGE, generator)
+        drawn = _spread_far(drawn * LARGE_MAGNITUDE, generator)
     return drawn.to(dtype)
 
 
@@ -174,7 +174,7 @@ def _spread_far(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor
     """Move every fourth element to ±FAR, so four elements are enough to have one."""
     start = int(torch.randint(0, 4, (), generator=generator))
     chosen = (torch.arange(drawn.numel()) + start).reshape(drawn.shape) % 4 == 0
-    return torch.where(chosen, FAR * torch.sgn(drawn), drawn)
+    return torch.where(chosen, FAR_MAGNITUDE * torch.sgn(drawn), drawn)
 
 
 def _draw_integers(
@@ -266,7 +266,7 @@ def resemble(example: torch.Tensor, shape: tuple[int, ...], generator: torch.Gen
         if not example.dtype.is_floating_point:
             return edge.expand(shape).clone()
         # Spread over the last tenth of the range: a constant has no variance to divide by.
-        inward = (1 - NEAR) * float(example.double().max() - example.double().min())
+        inward = (1 - NEAR_EDGE_SHARE) * float(example.double().max() - example.double().min())
         off = inward * torch.rand(shape, generator=generator, dtype=torch.float64)
         return (edge.double() + (off if flavor == "least" else -off)).to(example.dtype)
     if example.dtype.is_floating_point and example.numel() > 8:

@@ -67,7 +67,7 @@ class Mappings:
         for area in self._areas:
             if not area.written:
                 length = ctypes.c_size_t(area.end - area.start)
-                _LIBC.madvise(ctypes.c_void_p(area.start), length, _DONTNEED)
+                _LIBC.madvise(ctypes.c_void_p(area.start), length, _DONTNEED_ADVICE)
 
 
 def release_mapped_memory() -> None:
@@ -82,7 +82,7 @@ def release_mapped_memory() -> None:
 
 
 _LIBC = ctypes.CDLL(None)
-_DONTNEED = 4
+_DONTNEED_ADVICE = 4
 """MADV_DONTNEED. It discards what was written to the pages in memory."""
 
 _DELETED = " (deleted)"

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import blake3
 
+from fairway.diagnostics.extras import DISTRIBUTION
+
 if TYPE_CHECKING:
     import torch
 
@@ -33,7 +35,7 @@ def read_versions() -> dict[str, str]:
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            versions[package] = metadata.version(package)
+            versions[package] = metadata.version(DISTRIBUTION if package == "fairway" else package)
         except metadata.PackageNotFoundError:
             continue
     return versions

@@ -15,7 +15,7 @@ from fairway.diagnostics.errors import UserError, complain
 from fairway.model.cpu import check_cpu, detect_cpu
 from fairway.model.memory_check import is_regular_file
 from fairway.record.files import get_record_path, hash_checkpoint, hash_file
-from fairway.record.schema import FORMAT, UNKNOWN_SUBJECT, GenerationRecord, Record, RefusalReport, ShortRecord
+from fairway.record.schema import RECORD_FORMAT, UNKNOWN_SUBJECT, GenerationRecord, Record, RefusalReport, ShortRecord
 from fairway.record.schema_parts import MAX_NAME_CHARACTERS, SubjectRecord
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def parse_printed(text: bytes) -> Record:
     report = _validate(text, RefusalReport)
     subject = SubjectRecord(sha256=UNKNOWN_SUBJECT, domain={})
     return Record(
-        format=FORMAT, subject=subject, versions={}, verdict=report.verdict, remedies=(), findings=report.findings
+        format=RECORD_FORMAT, subject=subject, versions={}, verdict=report.verdict, remedies=(), findings=report.findings
     )
 
 
@@ -111,8 +111,8 @@ def _parse_overview(text: bytes) -> Record:
 
 def _parse(text: bytes, schema: type[Model]) -> Model:
     data = _check_object(_load(text))
-    if type(data.get("format")) is not int or data.get("format") != FORMAT:
-        raise ValueError(f"format: expected {FORMAT}, got {_show(data.get('format'))}")
+    if type(data.get("format")) is not int or data.get("format") != RECORD_FORMAT:
+        raise ValueError(f"format: expected {RECORD_FORMAT}, got {_show(data.get('format'))}")
     return _validate(text, schema)
 
 

@@ -1,7 +1,7 @@
 """The record: everything known about a file, as one typed and versioned schema.
 
 `fairway.record.writer` turns a record into JSON, and `fairway.record.reader` reads it back. A field keeps its JSON key
-and its meaning within one format. `FORMAT` is raised if a field is removed or changes its meaning. Fields that this
+and its meaning within one format. `RECORD_FORMAT` is raised if a field is removed or changes its meaning. Fields that this
 version does not know are kept.
 """
 
@@ -35,7 +35,7 @@ from fairway.record.schema_parts import (
 )
 from fairway.record.schema_tuning import OptimizedRecord, QuantizedRecord
 
-FORMAT: Literal[2] = 2
+RECORD_FORMAT: Literal[2] = 2
 UNKNOWN_SUBJECT = "0" * 64
 """The subject's hash if the model of a file is not known."""
 
@@ -178,7 +178,7 @@ class GenerationRecord(RecordPart):
     def overview(self) -> Record:
         """A record of the whole folder, for lists and pages."""
         return Record(
-            format=FORMAT,
+            format=RECORD_FORMAT,
             subject=SubjectRecord(name=self.model, class_name=self.model, sha256=UNKNOWN_SUBJECT, domain={}),
             versions=self.versions,
             verdict=self.verdict,

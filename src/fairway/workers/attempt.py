@@ -180,7 +180,7 @@ class _RunningJob:
                     self._finish(kind, payload)
                     return
             if ended:
-                self._died()
+                self._reap()
                 return
         self.peak = max(self.peak, _get_resident_bytes(self.pid))
         if self.peak > self.memory:
@@ -211,7 +211,7 @@ class _RunningJob:
                 kind, payload = "garbage", None
             yield kind, payload
 
-    def _died(self) -> None:
+    def _reap(self) -> None:
         # The process is waited for but not reaped, so that its group can still be killed: its children may outlive it.
         end = time.monotonic() + _GRACE_SECONDS
         while os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:

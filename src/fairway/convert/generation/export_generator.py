@@ -38,7 +38,7 @@ from fairway.record.progress import (
     ignore_event,
     send_to_both,
 )
-from fairway.record.schema import FORMAT, GenerationRecord
+from fairway.record.schema import RECORD_FORMAT, GenerationRecord
 from fairway.record.writer import describe_finding, to_plain, write_record
 from fairway.workers.attempt import Outcome, Workers
 
@@ -198,7 +198,7 @@ def _deliver(
     verdict = _find_verdict(results, findings)
     named = tuple(replace(f, seen=f"{file}: {f.seen}") for file, result in results.items() for f in result.findings)
     record = GenerationRecord(
-        format=FORMAT,
+        format=RECORD_FORMAT,
         verdict=verdict,
         model=f"{type(model).__module__}.{type(model).__qualname__}",
         versions=read_versions(),

@@ -81,7 +81,7 @@ def capture(
         case.translations.update(subject.translations)  # the user's own take precedence
         clash = _resolve_name_clash(case)
         model = FlatModel(case.model, subject)
-        if case.route.traced:
+        if case.route.is_traced:
             program = trace_program(model, subject, case, tensors, path)
         else:
             program = export_program(model, subject, case, tensors, weights)

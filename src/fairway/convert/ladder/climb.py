@@ -35,14 +35,14 @@ def climb(session: ExportSession) -> Climb:
         if step.repeats and blames_blocks(rung):
             look = look_at_more_blocks(session, look, rung)
         rungs.append(rung)
-        if rung.walked:
+        if rung.is_captured:
             session.on_event(_summarize_rung(rung))
         for finding in rung.findings:
             if exit_status(finding.code) == 2:
                 raise UserError(finding)  # such as a full disk: every other rung would fail too
         if rung.verdict == "verified" or (session.settings.level == "none" and rung.verdict == "unproven"):
             break
-    walked = [rung for rung in rungs if rung.walked]
+    walked = [rung for rung in rungs if rung.is_captured]
     return Climb(look.preflight, tuple(walked), select_findings(look.preflight, walked))
 
 

@@ -54,7 +54,7 @@ def pinpoint_error(session: ExportSession, climbed: Climb, right_files: Sequence
             for sample in failing
         ]
         best = choose_location(locations)
-        finding = None if best is None else best.finding()
+        finding = None if best is None else best.make_finding()
         return [] if finding is None else [finding]
 
     findings: list[Finding] = []

@@ -64,7 +64,7 @@ def choose_next_step(
     Rungs that were tried on shortened runs of blocks do not count once the runs have changed.
     """
     walked = [rung.step for rung in rungs]
-    rungs = [rung for rung in rungs if rung.step.repeats == repeats or rung.route.traced]
+    rungs = [rung for rung in rungs if rung.step.repeats == repeats or rung.route.is_traced]
     ruled_out = _find_ruled_out(rungs)
     tried = {name for rung in rungs for name in rung.tried}
     steps = _plan_larger_example(rungs) + _plan_pieces(rungs, settings) + _plan_decisions(rungs, settings)
@@ -73,7 +73,7 @@ def choose_next_step(
     sooner = (PIECES_ROUTE, "script") if BRANCH in codes else ("strict-dynamic",) if FIXED_DIM in codes else ()
     steps.sort(key=lambda step: step.route.name not in sooner)
     for step in steps:
-        if not step.route.traced:
+        if not step.route.is_traced:
             step = replace(step, repeats=repeats)
         if step not in walked and step.name not in ruled_out and (not step.without or step.without in tried):
             return step
@@ -94,7 +94,7 @@ def _plan_larger_example(rungs: Sequence[Rung]) -> list[PlannedRung]:
         if (
             wrong_at
             and not unrolled
-            and not (rung.route.traced or rung.route.pieces)
+            and not (rung.route.is_traced or rung.route.pieces)
             and len(larger) < MAX_LARGER_EXAMPLES
         ):
             return [replace(rung.step, wrong_at=tuple(wrong_at.items()))]
@@ -107,7 +107,7 @@ def _plan_pieces(rungs: Sequence[Rung], settings: Settings) -> list[PlannedRung]
     The file of one capture is right at some sizes and wrong at others, or a dim cannot stay dynamic even with AUTO. If
     the file of several captures is wrong, it is made again with the points at which it is wrong.
     """
-    captures = [rung for rung in rungs if not rung.route.traced and not rung.route.pieces]
+    captures = [rung for rung in rungs if not rung.route.is_traced and not rung.route.pieces]
     by_size = any(r.evidence is not None and r.verdict == "wrong" and r.evidence.wrong_by_size for r in captures)
     fixed = any(finding.code in FIXED_DIM_CODES for rung in captures for finding in rung.findings)
     tried_auto = any(rung.route.dims == "auto" for rung in captures)
@@ -124,7 +124,7 @@ def _plan_pieces(rungs: Sequence[Rung], settings: Settings) -> list[PlannedRung]
 def _plan_decisions(rungs: Sequence[Rung], settings: Settings) -> list[PlannedRung]:
     """Plan the first route that failed at a decision on a value again, with the decision made beforehand."""
     for rung in rungs:
-        if settings.remedies and not rung.route.traced and any(f.code == Code.DATA_DEPENDENT for f in rung.findings):
+        if settings.remedies and not rung.route.is_traced and any(f.code == Code.DATA_DEPENDENT for f in rung.findings):
             return [replace(rung.step, rewrites=True, decided=True)]
     return []
 
@@ -136,7 +136,7 @@ def _find_ruled_out(rungs: Sequence[Rung]) -> set[str]:
         rewritten = any(name in SOURCE_REMEDIES for name, _ in rung.remedies)
         if rung.step.rewrites and not rewritten and not rung.step.decided:
             out.add(rung.step.route.name)  # no rewrite was found or proven, so this was the plain route already
-        if rung.route.traced or rewritten:
+        if rung.route.is_traced or rewritten:
             continue
         if rung.candidate is not None:
             out.add("export-named")  # it refuses other models, but writes the same file
@@ -154,4 +154,4 @@ def _plan_ladder(settings: Settings, rewrites: bool) -> list[PlannedRung]:
         for name, rewriting, without in _LADDER
         if name in names and (rewrites or not rewriting)
     ]
-    return [s for s in steps if not s.route.traced or settings.opset is None or settings.opset in TRACE_OPSETS]
+    return [s for s in steps if not s.route.is_traced or settings.opset is None or settings.opset in TRACE_OPSETS]

@@ -187,7 +187,7 @@ def _check_corners(subject: Subject, outputs: list[torch.Tensor]) -> tuple[list[
             return [error.finding], []
         except Exception as error:
             outputs = []
-            if subject.domain.declared:
+            if subject.domain.is_declared:
                 return [_report_refusal(subject, error, point)], []
     return [], outputs
 

@@ -31,7 +31,7 @@ class Route:
         return self.capture if self.capture not in ("export", "strict") else f"{self.capture}-{self.dims}"
 
     @property
-    def traced(self) -> bool:
+    def is_traced(self) -> bool:
         return self.capture in TRACED
 
     def with_remedies(self, *names: str) -> Route:

@@ -105,7 +105,7 @@ class Atlas:
     def _rank(self, point: Point) -> tuple[int, int, int]:
         """Return a sort key that puts good examples first: exporters fix a size of 1 and merge equal sizes."""
         sizes = [size.at(point) for item in self.subject.spec for size in item.shape if size.names]
-        fixed = {size.fixed for item in self.subject.spec for size in item.shape}
+        fixed = {size.constant_value for item in self.subject.spec for size in item.shape}
         small = sum(n < 2 for n in sizes)
         merged = sum(n in fixed for n in point.values()) + len(point) - len(set(point.values()))
         return small, merged, sum(point.values())

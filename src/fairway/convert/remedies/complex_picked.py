@@ -213,7 +213,7 @@ def _replace(graph: Graph, node: Node, made: Any, parts: dict[Node, Any]) -> boo
 
 
 def detect(case: Case) -> Match | Refusal:
-    if case.route.traced:
+    if case.route.is_traced:
         return Refusal("the TorchScript exporter has no complex numbers")
     return Match("complex tensors computed as their real and imaginary parts")
 

@@ -77,7 +77,7 @@ def apply(case: Case, match: Match) -> Applied:
         case.answered.update(_running_lines())
         on_use()
 
-    with Constants(case.model, on_question).following():
+    with Constants(case.model, on_question).follow_calls():
         yield
 
 

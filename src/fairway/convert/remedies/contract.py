@@ -149,12 +149,12 @@ def track_use(case: Case, function: Translation) -> Translation:
     name = case.applying
 
     @wraps(function)
-    def tracked(*args: Any, **kwargs: Any) -> Any:
+    def translate_and_track(*args: Any, **kwargs: Any) -> Any:
         case.used.add(name)
         return function(*args, **kwargs)
 
-    setattr(tracked, _TRACKS_USE, True)
-    return tracked
+    setattr(translate_and_track, _TRACKS_USE, True)
+    return translate_and_track
 
 
 _TRACKS_USE = "_fairway_tracks_use"

@@ -71,7 +71,7 @@ def _repeat_heads(op: Any, part: Any, query: Any) -> Any:
 
 
 def detect(case: Case) -> Match | Refusal:
-    if case.route.traced:
+    if case.route.is_traced:
         return Refusal("the TorchScript exporter has its own translation of attention")
     for name, module in case.model.named_modules():
         if isinstance(module, ATTENTION_LAYERS) or _calls_attention(type(module).__module__):

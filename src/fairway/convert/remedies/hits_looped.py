@@ -53,7 +53,7 @@ class LoopOverAllPlaces(TorchFunctionMode):
 
 
 def detect(case: Case) -> Match | Refusal:
-    if case.route.traced or case.route.capture == "strict":
+    if case.route.is_traced or case.route.capture == "strict":
         return Refusal("a trace fails at steps without rows; strict capture reads a mode's code as the model's")
     return Match("loops over the positions that were hit run over all positions")
 

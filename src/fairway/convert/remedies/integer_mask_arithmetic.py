@@ -40,7 +40,7 @@ def translate(self: Any, other: float, alpha: float = 1.0) -> Any:
 
 
 def detect(case: Case) -> Match | Refusal:
-    if case.route.traced:
+    if case.route.is_traced:
         return Refusal("the TorchScript exporter promotes types by itself")
     if Version(torch.__version__) < SINCE:
         return Refusal(f"torch {torch.__version__} is older than the regression of {SINCE}")

@@ -28,7 +28,7 @@ from fairway.diagnostics import Code
 
 
 def detect(case: Case) -> Match | Refusal:
-    if case.route.traced:
+    if case.route.is_traced:
         return Refusal("the TorchScript exporter takes no translations")
     return Match("translations added for operators that torch.onnx lacks or translates wrongly")
 

@@ -20,7 +20,7 @@ from fairway.torch_internals import parse_to_arguments, patch_attribute
 
 
 def detect(case: Case) -> Match | Refusal:
-    if case.route.traced:
+    if case.route.is_traced:
         return Refusal("the TorchScript exporter runs the call as it is")
     return Match("parts that have the type already are not moved")
 

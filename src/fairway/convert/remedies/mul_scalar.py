@@ -34,7 +34,7 @@ def translate(self: Any, other: float) -> Any:
 
 
 def detect(case: Case) -> Match | Refusal:
-    if case.route.traced:
+    if case.route.is_traced:
         return Refusal("the TorchScript exporter has its own translation")
     if Version(torch.__version__) < SINCE:
         return Refusal(f"torch {torch.__version__} is older than the regression of {SINCE}")

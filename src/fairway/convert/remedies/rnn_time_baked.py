@@ -206,7 +206,7 @@ def _reorder_gates(op: Any, weight: Any, gates: tuple[int, ...], size: int) -> A
 
 
 def detect(case: Case) -> Match | Refusal:
-    if case.route.traced:
+    if case.route.is_traced:
         return Refusal("the TorchScript exporter keeps the time length of recurrent layers")
     layers = [(name, m) for name, m in case.model.named_modules() if isinstance(m, torch.nn.RNNBase)]
     if not layers:

@@ -113,7 +113,7 @@ def detect(case: Case) -> Match | Refusal:
         return Refusal("no capture has failed at a decision on a value so far")
     if case.route.capture == "strict":
         return Refusal("strict capture reads a mode's own code as part of the model")
-    with DecidedBranches() as run, Constants(case.model).following(), torch.no_grad():
+    with DecidedBranches() as run, Constants(case.model).follow_calls(), torch.no_grad():
         case.model(*case.args, **case.kwargs)
     unseen = [site for site in run.met if case.both_ways is not None and site not in case.both_ways]
     if unseen:

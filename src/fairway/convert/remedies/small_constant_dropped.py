@@ -19,7 +19,7 @@ from fairway.torch_internals import constant_tolerances, read_internal, replace_
 
 
 def detect(case: Case) -> Match | Refusal:
-    if case.route.traced:
+    if case.route.is_traced:
         return Refusal("the TorchScript exporter has another optimizer")
     return Match("constants close to 0 and 1 are kept")
 

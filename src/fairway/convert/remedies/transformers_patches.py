@@ -31,7 +31,7 @@ Patches = dict[str, list[tuple[str, str, Any]]]
 
 
 def detect(case: Case) -> Match | Refusal:
-    if case.route.traced:
+    if case.route.is_traced:
         return Refusal("the patches are made for torch.export")
     library = sys.modules.get("transformers.modeling_utils")
     if library is None:

@@ -111,7 +111,7 @@ def detect(case: Case) -> Match | Refusal:
     name, module = modules[0]
     home = type(module).__module__
     place = (Where(module=name or type(module).__name__, file=home),)
-    how = "traced as broadcasting" if case.route.traced else "looked up by index"
+    how = "traced as broadcasting" if case.route.is_traced else "looked up by index"
     return Match(f"masks that {home} builds with torch.vmap {how}", place)
 
 

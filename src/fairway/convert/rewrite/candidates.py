@@ -143,7 +143,7 @@ def _drop_refused(sites: tuple[Site, ...], where: Where) -> tuple[Site, ...]:
 
 def compile_blocks(case: Case) -> None:
     """Run the installed rewrite once outside any trace, since TorchScript takes the types from real values."""
-    if case.route.traced:
+    if case.route.is_traced:
         with torch.no_grad():
             case.model(*copy.deepcopy(case.args), **copy.deepcopy(case.kwargs))
 

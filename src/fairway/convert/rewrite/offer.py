@@ -22,7 +22,7 @@ def offer_rewrites(case: Case, kind: Kind, absent: str) -> Match | Refusal:
     suspects = [site.suspect for site in sites if site.suspect.kind == kind]
     if not suspects:
         return Refusal(absent)
-    rewrites = make_candidates(case.model, sites, case.route.traced)
+    rewrites = make_candidates(case.model, sites, case.route.is_traced)
     if isinstance(rewrites, Refusal):
         return rewrites
     lines = ", ".join(f"{Path(suspect.where.file or '').name}:{suspect.where.line}" for suspect in suspects)

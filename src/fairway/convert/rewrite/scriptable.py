@@ -49,14 +49,14 @@ class ScriptWriter(ast.NodeTransformer):
 
     def visit_If(self, node: ast.If) -> Any:
         """Decide `if torch.is_tensor(n)` here, since numbers are numbers again inside the block."""
-        known = self._known(node.test)
+        known = self._decide_test(node.test)
         if known is None:
             return self.generic_visit(node)
         return [self.visit(statement) for statement in (node.body if known else node.orelse)] or ast.Pass()
 
-    def _known(self, test: ast.expr) -> bool | None:
+    def _decide_test(self, test: ast.expr) -> bool | None:
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            inner = self._known(test.operand)
+            inner = self._decide_test(test.operand)
             return None if inner is None else not inner
         if not isinstance(test, ast.Call) or not test.args or not isinstance(test.args[0], ast.Name):
             return None

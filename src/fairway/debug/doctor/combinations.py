@@ -16,6 +16,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from fairway.diagnostics import Code, Finding
+from fairway.diagnostics.extras import DISTRIBUTION
 
 _UPSTREAM_LINK = re.compile(r"[\w.-]+/[\w.-]+#\d+")
 
@@ -98,7 +99,7 @@ def find_unmet_requirements(versions: Mapping[str, str]) -> list[Finding]:
 
 def _list_requirements(package: str) -> Iterator[Requirement]:
     try:
-        lines = metadata.requires(package) or ()
+        lines = metadata.requires(DISTRIBUTION if package == "fairway" else package) or ()
     except metadata.PackageNotFoundError:
         return
     for line in lines:

@@ -148,7 +148,7 @@ def _is_machine_fault(steps: Sequence[ProbeStep], errors: Sequence[Finding], rec
 
 
 def _get_exporter(route: str) -> str:
-    return TORCHSCRIPT if parse_route(route).traced else DYNAMO
+    return TORCHSCRIPT if parse_route(route).is_traced else DYNAMO
 
 
 def _describe_machine_fault(steps: Sequence[ProbeStep], errors: Sequence[Finding]) -> str:

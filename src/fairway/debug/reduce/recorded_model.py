@@ -88,7 +88,7 @@ def _record_faithfully(subject: Subject, tensors: list[torch.Tensor]) -> tuple[P
 
 def choose_distinct_sizes(subject: Subject) -> Subject:
     """Return the subject with dim sizes at the example that differ from fixed sizes: a size identifies its dim."""
-    fixed = {size.fixed for spec in subject.spec for size in spec.shape}
+    fixed = {size.constant_value for spec in subject.spec for size in spec.shape}
     if fixed.isdisjoint(subject.example.values()):
         return subject
     return replace(subject, example=choose_example(subject.domain, subject.spec, {}))

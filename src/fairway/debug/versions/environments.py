@@ -28,6 +28,7 @@ from packaging.requirements import Requirement
 
 from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
+from fairway.diagnostics.extras import DISTRIBUTION
 
 SOURCE_FOLDER = Path(__file__).parents[2]
 """Fairway itself, which is added to every environment."""
@@ -103,7 +104,7 @@ def find_uv() -> str:
 def read_fairway_version() -> str:
     """Return the installed version; Fairway that runs from its source has none."""
     try:
-        return metadata.version("fairway")
+        return metadata.version(DISTRIBUTION)
     except metadata.PackageNotFoundError:
         return "not installed"
 
@@ -111,7 +112,7 @@ def read_fairway_version() -> str:
 def list_fairway_requirements() -> list[str]:
     """List Fairway's own requirements, which every environment must meet."""
     try:
-        lines = metadata.requires("fairway") or ()
+        lines = metadata.requires(DISTRIBUTION) or ()
     except metadata.PackageNotFoundError:
         return list(FALLBACK_REQUIREMENTS)
     requirements = [Requirement(line) for line in lines]

@@ -13,7 +13,7 @@ from fairway.diagnostics.errors import complain
 from fairway.model.onnx_file import OnnxHeader, open_header
 from fairway.record.files import get_record_path, hash_checkpoint, hash_file, read_versions
 from fairway.record.reader import compare_with_record, parse_record
-from fairway.record.schema import FORMAT, UNKNOWN_SUBJECT, Record
+from fairway.record.schema import RECORD_FORMAT, UNKNOWN_SUBJECT, Record
 from fairway.record.schema_parts import FileRecord, LinkedFileRecord, PublishedRecord, SubjectRecord
 from fairway.record.writer import format_record
 
@@ -49,7 +49,7 @@ class Bundle:
     @property
     def manifest(self) -> bytes:
         content = {
-            "format": FORMAT,
+            "format": RECORD_FORMAT,
             "model": self.model,
             "record": self.record,
             "verdict": self.verdict,
@@ -136,7 +136,7 @@ def _describe_unknown(model: Path, header: OnnxHeader) -> Record:
         ]
         file = file.model_copy(update={"linked": tuple(links)})
     return Record(
-        format=FORMAT,
+        format=RECORD_FORMAT,
         subject=SubjectRecord(name=model.stem, sha256=UNKNOWN_SUBJECT, domain={}),
         versions=read_versions(),
         verdict="unproven",
@@ -155,8 +155,8 @@ def read_manifest(text: bytes, where: str) -> Bundle:
         pieces = tuple(_parse_piece(name, entry) for name, entry in content["files"].items())
         names = [piece.name for piece in pieces]
         main = [content["model"], content["record"]]
-        if content["format"] != FORMAT or not set(main) <= set(names) or any("/" in name for name in main):
-            raise ValueError(f"expected format {FORMAT} and the names of a model and its record")
+        if content["format"] != RECORD_FORMAT or not set(main) <= set(names) or any("/" in name for name in main):
+            raise ValueError(f"expected format {RECORD_FORMAT} and the names of a model and its record")
         mark = content["unverified"]
         if mark is not None and not isinstance(mark, str):
             raise ValueError("unverified is not a text")

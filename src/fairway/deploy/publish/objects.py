@@ -24,7 +24,7 @@ from fairway.diagnostics.errors import complain
 from fairway.record.progress import EventSink, StageStarted
 
 POINTER = "latest.json"
-FORMAT = 1
+POINTER_FORMAT = 1
 MIN_DIGEST_CHARACTERS = 8
 """Characters of a digest that are needed to name a version. Fewer might be a version number."""
 MAX_TRIES = 2
@@ -141,7 +141,7 @@ def _make_manifest_key(sha256: str) -> str:
 
 
 def _format_pointer(versions: list[PublishedVersion]) -> bytes:
-    content = {"format": FORMAT, "versions": [vars(entry) for entry in versions]}
+    content = {"format": POINTER_FORMAT, "versions": [vars(entry) for entry in versions]}
     return json.dumps(content, indent=1).encode() + b"\n"
 
 
@@ -152,7 +152,7 @@ def _parse_pointer(text: bytes, where: str) -> list[PublishedVersion]:
         content = json.loads(text)
         versions = [PublishedVersion(int(e["number"]), str(e["manifest"]), str(e["at"])) for e in content["versions"]]
         hexadecimal = all(len(e.manifest) == 64 and not set(e.manifest) - set("0123456789abcdef") for e in versions)
-        if content["format"] != FORMAT or not versions or not hexadecimal:
+        if content["format"] != POINTER_FORMAT or not versions or not hexadecimal:
             raise ValueError("expected format 1 and at least one version")
         return versions
     except (ValueError, KeyError, TypeError, RecursionError) as error:

@@ -126,7 +126,7 @@ def _write_docker(
         "RUN useradd --create-home served",
         "# Serving needs no torch, so fairway is installed without the packages that exporting needs.",
         f"RUN pip install --no-cache-dir {packages} \\",
-        f" && pip install --no-cache-dir --no-deps 'fairway=={VERSION}'",
+        f" && pip install --no-cache-dir --no-deps 'fairway-onnx=={VERSION}'",
         "WORKDIR /home/served",
         *(["COPY --chown=served models models"] if (staged / "models").exists() else []),
         "USER served",

@@ -61,6 +61,9 @@ def make_app(service: Service) -> ASGIApp:
     return app if service.settings.token is None else TokenGate(app, service.settings.token)
 
 
+JSON_WHITESPACE = b" \t\r\n"
+
+
 class TokenGate:
     """Refuses requests without the token, except for health."""
 
@@ -144,7 +147,7 @@ class RestMethods:
         """Read a small JSON object, which may be left out."""
         body = await read_body(request, self._settings)
         try:
-            content = json.loads(body) if body.strip() else {}
+            content = json.loads(body) if body.strip(JSON_WHITESPACE) else {}
         except (ValueError, RecursionError):
             content = None
         if not isinstance(content, dict):

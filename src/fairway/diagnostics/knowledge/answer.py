@@ -84,7 +84,7 @@ class LogAnswer:
     todo: tuple[str, ...]
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         return self.code is not None or bool(self.entries)
 
 
@@ -108,10 +108,10 @@ def find_answers(text: str) -> list[LogAnswer]:
         match = recognize_error(error.kind, error.text, (*EXPORTER_SIGNATURES, *RUNTIME_SIGNATURES))
         matched = matching.get(id(error), ())
         if match or matched:
-            note(error.line, error.seen, match[0] if match else None, matched)
+            note(error.line, error.first_line, match[0] if match else None, matched)
         elif not error.kind.endswith("Warning"):
-            unknown.pop(error.seen, None)
-            unknown[error.seen] = error
+            unknown.pop(error.first_line, None)
+            unknown[error.first_line] = error
     for known, matched in _find_in_prose(numbered):
         if not _is_answered(known, matched, collected.values()):
             note(known.line, known.seen, known.code or None, matched)
@@ -234,7 +234,7 @@ def _answer_unknown(error: LoggedError, numbered: list[tuple[int, str]]) -> LogA
     todo.append("If an export raised it: fairway export tries other routes, and names the line at fault.")
     raised = f" It was raised at {frames[-1]}." if frames else ""
     means = f"Not known: Fairway has no entry for this {error.kind}.{raised}"
-    return LogAnswer(error.line, error.seen, error.kind, None, (), (means,), "not known", (), tuple(todo))
+    return LogAnswer(error.line, error.first_line, error.kind, None, (), (means,), "not known", (), tuple(todo))
 
 
 def _find_frames(line: int, numbered: list[tuple[int, str]]) -> list[str]:

@@ -152,25 +152,25 @@ def _parse_entry(project: str, table: Mapping[str, Any]) -> KnownBug:
 
 
 def _list_complaints(entry: KnownBug) -> list[str]:
-    found = []
+    complaints = []
     if not _ID.fullmatch(entry.id):
-        found.append("an id is words-joined-by-dashes")
+        complaints.append("an id is words-joined-by-dashes")
     if entry.link and not _LINK.fullmatch(entry.link):
-        found.append(f"the link {entry.link!r} is not owner/repo#number")
+        complaints.append(f"the link {entry.link!r} is not owner/repo#number")
     if entry.status not in STATUSES:
-        found.append(f"the status {entry.status!r} is none of {', '.join(STATUSES)}")
+        complaints.append(f"the status {entry.status!r} is none of {', '.join(STATUSES)}")
     if (entry.status == "unreported") != (entry.link == ""):
-        found.append("a bug has a link or is unreported")
+        complaints.append("a bug has a link or is unreported")
     if entry.fixed and not _FIXED.fullmatch(entry.fixed):
-        found.append(f"fixed is {entry.fixed!r}, not as in 'torch 2.9' or 'by torch 2.13.0'")
+        complaints.append(f"fixed is {entry.fixed!r}, not as in 'torch 2.9' or 'by torch 2.13.0'")
     if entry.whose and entry.whose not in NOT_UPSTREAM:
-        found.append(f"whose is {entry.whose!r}, none of {', '.join(NOT_UPSTREAM)}")
-    found += [f"{name} is empty" for name in ("title", "affected", "todo") if not getattr(entry, name).strip()]
+        complaints.append(f"whose is {entry.whose!r}, none of {', '.join(NOT_UPSTREAM)}")
+    complaints += [f"{name} is empty" for name in ("title", "affected", "todo") if not getattr(entry, name).strip()]
     try:
         re.compile(entry.signature)
     except re.error as error:
-        found.append(f"the signature does not compile: {error}")
+        complaints.append(f"the signature does not compile: {error}")
     endless = _ENDLESS.search(_PLAIN.sub("x", entry.signature))
     if endless:
-        found.append(f"the signature repeats without an end: write {{0,100}} instead of {endless[0]}")
-    return found
+        complaints.append(f"the signature repeats without an end: write {{0,100}} instead of {endless[0]}")
+    return complaints

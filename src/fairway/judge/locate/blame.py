@@ -200,7 +200,7 @@ def judge_values(graph: ObservedGraph, matcher: Matcher, right: ObservedGraph) -
 def _is_hiding_errors(value: ObservedValue) -> bool:
     """Return whether a value absorbs errors, as a mask's minus infinity, -1e9 or float16's lowest number does."""
     digest = value.digest
-    return digest is not None and (any(digest.special_counts) or digest.spacing >= SWALLOWING_SPACING)
+    return digest is not None and (any(digest.special_counts) or digest.number_spacing >= SWALLOWING_SPACING)
 
 
 def _decide_by_right_file(graph: ObservedGraph, right: ObservedGraph) -> dict[str, bool]:

@@ -42,7 +42,7 @@ class Digest:
     """True if all elements are equal, so that an equal value elsewhere proves nothing."""
 
     @property
-    def spacing(self) -> float:
+    def number_spacing(self) -> float:
         """The distance from its largest element to the next number of its dtype, or 0 for whole numbers."""
         if self.dtype not in ("float16", "float32", "float64") or not self.size:
             return 0.0

@@ -70,7 +70,7 @@ class Location:
     passed_on: int = 0
     """The number of later values that are wrong only because they are computed from this one."""
     compared: int = 0
-    said: str = ""
+    refusal: str = ""
     """The runtime's message if it refuses."""
 
     def is_same_place(self, other: Location) -> bool:
@@ -81,7 +81,7 @@ class Location:
         line = (mine.file, mine.line, mine.module)
         return mine.file is not None and line == (theirs.file, theirs.line, theirs.module)
 
-    def finding(self) -> Finding:
+    def make_finding(self) -> Finding:
         if self.kind == "runtime":
             return Finding(
                 Code.RUNTIME_FUSES_WRONGLY,
@@ -89,7 +89,7 @@ class Location:
             )
         what = f"{self.node} ({self.operator})"
         if self.kind == "refuses":
-            message = f"what {what} is given is right, and the runtime refuses it: {self.said}"
+            message = f"what {what} is given is right, and the runtime refuses it: {self.refusal}"
         else:
             off = "is not among PyTorch's" if self.error is None else f"is off by {self.error:.2g} of its size"
             message = f"what {what} is given is right; what it gives {off}"
@@ -259,7 +259,7 @@ def _describe_location(
         ),
         passed_on=_count_passed_on(graph, node),
         compared=len(graph.values),
-        said=tidy_runtime_message(node.refusal),
+        refusal=tidy_runtime_message(node.refusal),
     )
 
 

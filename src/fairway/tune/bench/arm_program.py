@@ -38,7 +38,7 @@ LEVELS = {
 }
 """ONNX Runtime's optimization levels by the names used here."""
 
-BFLOAT16 = 16
+BFLOAT16_NUMBER = 16
 """The number of bfloat16 among ONNX's dtypes."""
 
 
@@ -68,7 +68,7 @@ def _make_ort_call(session: Any, job: Job, arrays: list[Array]) -> Call:
     from onnxruntime import OrtValue
 
     values = {
-        name: OrtValue.ortvalue_from_numpy_with_onnx_type(array, BFLOAT16)
+        name: OrtValue.ortvalue_from_numpy_with_onnx_type(array, BFLOAT16_NUMBER)
         if dtype == "bfloat16"
         else OrtValue.ortvalue_from_numpy(array)
         for name, array, dtype in zip(job["names"], arrays, job["dtypes"], strict=True)

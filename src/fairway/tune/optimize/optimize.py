@@ -157,7 +157,7 @@ class _PassRunner:
     def _try_pass(self, pass_: Pass, number: int, base: _Candidate) -> tuple[_Candidate | None, PassTrial]:
         if pass_.missing_package is not None:
             return None, PassTrial(
-                pass_.name, False, f"{pass_.missing_package} is not installed: pip install 'fairway[optimize]'"
+                pass_.name, False, f"{pass_.missing_package} is not installed: pip install 'fairway-onnx[optimize]'"
             )
         candidate, problem = self._apply_pass(pass_, number, base)
         if candidate is None:

@@ -21,7 +21,7 @@ from fairway.record.delivery import check_target, deliver, make_workshop
 from fairway.record.files import hash_file, hash_model, read_versions
 from fairway.record.progress import BestChanged, EventSink, ItemsCounted, StageStarted, ignore_event
 from fairway.record.reader import compare_with_record
-from fairway.record.schema import FORMAT, Record
+from fairway.record.schema import RECORD_FORMAT, Record
 from fairway.record.schema_parts import SettingsRecord, SubjectRecord
 from fairway.record.schema_tuning import ArithmeticRecord, CalibrationRecord, CpuRecord, QuantizedRecord, SourceRecord
 from fairway.record.writer import describe_finding
@@ -290,7 +290,7 @@ def _make_record(
     """Return the record of the run; `subject` comes from the float file's record if there is one."""
     best = run.best
     return Record(
-        format=FORMAT,
+        format=RECORD_FORMAT,
         subject=subject,
         versions=read_versions(),
         settings=SettingsRecord(scheme=settings.scheme, method=settings.method, samples=settings.samples),

@@ -52,7 +52,7 @@ class Constants(torch.overrides.TorchFunctionMode):
         self._depth = 0
 
     @contextmanager
-    def following(self) -> Iterator[None]:
+    def follow_calls(self) -> Iterator[None]:
         """Follow the model's calls from here on. Its tensors have the values that they have now."""
         self._followed = FollowedTensors(self._model, self._on_question)
         hooks = (

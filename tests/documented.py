@@ -1,4 +1,4 @@
-"""Commands of the documentation, each run once in a session, for whoever asks for it."""
+"""Commands of the documentation, each run once in a session and shared by the tests."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def documented(out: Path) -> Documented:
 
 
 def obey(text: str, out: Path) -> tuple[int, str]:
-    """What bash makes of it. A `fairway` command that leaves a shell nothing to do but `$OUT` is forked."""
+    """Run the command with bash. A `fairway` command that uses no shell feature but `$OUT` is forked."""
     if re.fullmatch(r"fairway [^$|&;<>()`*?~\\\n]+", text.replace("$OUT", "")):
         return forked.fairway(shlex.split(text.replace("$OUT", str(out)))[1:], ROOT, environment(out), SECONDS)
     return run(["bash", "-c", text], ROOT, out)

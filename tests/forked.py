@@ -24,7 +24,7 @@ IMPORTED = [
 def fairway(
     words: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float, errors: bool = True
 ) -> tuple[int, str]:
-    """Exit code and output of `fairway WORDS`, what it says on standard error included unless told."""
+    """Run `fairway WORDS` and return its exit code and output, by default with its standard error."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(IMPORTED)
     with tempfile.TemporaryFile("w+") as log:

@@ -50,7 +50,7 @@ def translated(x: Any, by: float) -> Any:
     return op.Add(x, op.Constant(value_float=by))
 
 
-def test_an_operator_of_ones_own_is_exported_with_a_translation_of_ones_own(tmp_path: Path) -> None:
+def test_a_users_operator_is_exported_with_the_users_translation(tmp_path: Path) -> None:
     table = {torch.ops.tests.shifted.default: translated}
     result = fairway.export(Custom(), LINE, tmp_path / "c.onnx", bounds=BOUNDS, translations=table, **QUICK)
     assert result.verdict == "verified"

@@ -1,4 +1,4 @@
-"""What holds for every remedy, so that a new one cannot be added without its evidence."""
+"""Rules for every remedy, so that a new remedy cannot be added without its evidence."""
 
 from __future__ import annotations
 

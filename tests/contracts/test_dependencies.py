@@ -24,17 +24,17 @@ EVERY = [*CORE, *(one for lines in EXTRAS.values() for one in lines)]
 PAGE = (ROOT / "docs/explanation/dependencies.md").read_text()
 
 IMPORTED_AS = {"onnx-ir": "onnx_ir"}
-"""Where the name to import is not the one to install."""
+"""Distributions that are imported by another name than they are installed by."""
 
 
 def pinned() -> dict[str, str]:
-    """What the tests run with: requirements.txt, and torch, which the Makefile names on its own."""
+    """Return the versions that the tests run with. The Makefile names torch; requirements.txt names the others."""
     text = (ROOT / "requirements.txt").read_text() + (ROOT / "Makefile").read_text()
     return {canonicalize_name(name): version for name, version in re.findall(r"([\w-]+)==([\w.]+)", text)}
 
 
 @pytest.mark.parametrize("one", EVERY, ids=lambda one: one.name)
-def test_a_dependency_is_bounded_on_both_sides_and_the_pinned_version_lies_within(one: Requirement) -> None:
+def test_a_dependency_is_bounded_on_both_sides_around_its_pinned_version(one: Requirement) -> None:
     operators = {part.operator for part in one.specifier}
     assert operators == {">=", "<"}
     assert one.specifier.contains(pinned()[canonicalize_name(one.name)])
@@ -150,8 +150,8 @@ export = ("export", "recipe.py", "-o", "out.onnx", "--overwrite", "--route", "tr
 
 
 def run(folder: Path, program: str, *extras: str) -> str:
-    """Runs a program in an environment of its own; site-packages is out of reach there."""
-    bare = environment(folder / "site-packages", *extras)  # hypothesis reads what lies elsewhere as the user's own
+    """Run a program in a separate environment, which cannot see site-packages."""
+    bare = environment(folder / "site-packages", *extras)  # hypothesis takes files in other places for the user's code
     (folder / "recipe.py").write_text(RECIPE)
     (folder / "bert.py").write_text("import transformers\nnet = transformers.BertModel\n")
     whole = FIRST.format(paths=[str(bare), str(ROOT / "src")]) + textwrap.dedent(program)
@@ -164,7 +164,7 @@ def run(folder: Path, program: str, *extras: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_plain_install_exports_and_names_the_extra_for_each_feature_it_lacks(tmp_path: Path) -> None:
+def test_a_plain_install_exports_and_names_the_extra_of_missing_features(tmp_path: Path) -> None:
     out = run(
         tmp_path,
         """
@@ -192,7 +192,7 @@ def test_a_plain_install_exports_and_names_the_extra_for_each_feature_it_lacks(t
 
 
 @pytest.mark.slow
-def test_the_extra_deep_brings_the_level_deep_and_onnxs_own_engine_gives_the_second_opinion(tmp_path: Path) -> None:
+def test_with_the_extra_deep_onnx_reference_is_the_second_runtime(tmp_path: Path) -> None:
     out = run(
         tmp_path,
         """
@@ -207,7 +207,7 @@ def test_the_extra_deep_brings_the_level_deep_and_onnxs_own_engine_gives_the_sec
 
 
 @pytest.mark.slow
-def test_the_extras_second_runtime_and_examples_bring_what_they_are_for(tmp_path: Path) -> None:
+def test_the_extras_second_runtime_and_examples_install_their_packages(tmp_path: Path) -> None:
     out = run(
         tmp_path,
         """

@@ -1,4 +1,4 @@
-"""tools/get-browser.sh does what it should on machines that are not this one."""
+"""Tests of tools/get-browser.sh on simulated machines."""
 
 from __future__ import annotations
 

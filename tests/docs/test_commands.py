@@ -64,7 +64,7 @@ class Script:
 
 
 def steps(page: Path) -> list[Command | Script]:
-    """What the page asks for, in its order."""
+    """Return the commands of the page, in its order."""
     found: list[Command | Script] = []
     for kind, body in re.findall(r"^```(console|python)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):
         if kind == "console":

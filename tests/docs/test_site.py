@@ -47,7 +47,7 @@ def address(site: Path) -> Iterator[str]:
 
 
 class Loaded(HTMLParser):
-    """What a page makes a browser load at once, and its text."""
+    """Return the files that a page makes a browser load at once, and its text."""
 
     def __init__(self, page: str) -> None:
         super().__init__()

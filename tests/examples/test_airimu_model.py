@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parents[2] / "examples" / "airimu"
 
 
 def load(name):
-    """Under a name of its own: every example has a `model.py`."""
+    """Import the module under a unique name, because every example has a `model.py`."""
     spec = importlib.util.spec_from_file_location(f"airimu_{name}", FOLDER / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module

@@ -60,7 +60,7 @@ def test_airimu_is_one_file_for_every_length(shown):
 
 
 @pytest.mark.parametrize("recipe", ["airimu/recipe.py", "airimu/variants.py:explicit_h0"])
-def test_airimu_without_remedies_names_the_loop_and_the_boundary_with_and_without_h0(tmp_path, recipe):
+def test_airimu_without_remedies_names_the_loop_and_the_boundary(tmp_path, recipe):
     code, record = export(recipe, tmp_path / "airimu.onnx", "--no-remedies", "--route", "trace")
     assert (code, record["verdict"], record["path"]) == (1, "wrong", None)
     loop = line_of("airimu/model.py", "for i in range(steps):")

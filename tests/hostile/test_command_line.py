@@ -1,4 +1,4 @@
-"""What a user sees of hostile files: verify, inspect and explain on the command line."""
+"""Output of verify, inspect and explain for hostile files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def touch(path: Path) -> None:
 
 
 @pytest.mark.usefixtures("fixed_weights")
-def test_verify_says_where_a_file_changed_since_its_record_and_judges_it_all_the_same(
+def test_verify_names_a_change_since_the_record_and_still_judges(
     fairway: Fairway, folder: Path
 ) -> None:
     fairway(*EXPORT)
@@ -45,7 +45,7 @@ def test_verify_says_where_a_file_changed_since_its_record_and_judges_it_all_the
 
 @pytest.fixture
 def fixed_weights(folder: Path) -> None:
-    """The recipe draws its weights anew each time it is loaded; here they are the same each time."""
+    """Seed the recipe, which otherwise draws new weights each time it is loaded."""
     text = (folder / "recipe.py").read_text()
     (folder / "recipe.py").write_text(text.replace("super().__init__()", "super().__init__(); torch.manual_seed(0)"))
 

@@ -121,7 +121,7 @@ class Endless(io.RawIOBase):
         return b"x" * size
 
 
-def test_of_a_long_file_the_end_is_read_and_of_an_endless_one_enough(tmp_path: Path) -> None:
+def test_only_the_end_of_a_long_or_endless_file_is_read(tmp_path: Path) -> None:
     stream = Endless()
     assert len(read_tail(stream)) == TAIL_BYTES  # type: ignore[arg-type]
     assert stream.given < 100 * TAIL_BYTES

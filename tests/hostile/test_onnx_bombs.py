@@ -125,7 +125,7 @@ def test_a_sparse_tensor_that_would_fill_the_memory_with_zeros_is_refused(tmp_pa
     assert refused(path) == ("FW114", asks)
 
 
-def test_many_tensors_that_share_a_small_file_are_counted_as_they_will_lie_in_memory(tmp_path: Path) -> None:
+def test_tensors_that_share_a_small_file_are_counted_by_their_memory(tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(b"\0" * 2**20)
     weights = [external("w.bin", [2**18]) for _ in range(1100)]
     header = open_header(save(tmp_path, weights=weights))
@@ -133,7 +133,7 @@ def test_many_tensors_that_share_a_small_file_are_counted_as_they_will_lie_in_me
     assert refusal(lambda: check_memory(header)) == ("FW114", asks)
 
 
-def test_a_data_file_of_nothing_but_holes_counts_by_what_is_asked_of_it(tmp_path: Path) -> None:
+def test_a_sparse_data_file_counts_by_the_bytes_that_are_read(tmp_path: Path) -> None:
     os.truncate(os.open(tmp_path / "w.bin", os.O_CREAT | os.O_WRONLY), 1 << 43)
     header = open_header(save(tmp_path, weights=[external("w.bin", [2**41])]))
     assert refusal(lambda: check_memory(header))[0] == "FW114"
@@ -278,7 +278,7 @@ def test_an_ending_by_which_engines_read_the_same_bytes_differently_is_refused(t
     assert refused(save(tmp_path, name=name)) == ("FW110", seen)
 
 
-def test_a_pipe_in_place_of_the_model_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_instead_of_a_model_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "m.onnx")
     assert refused(tmp_path / "m.onnx") == ("FW110", f"{tmp_path / 'm.onnx'} is not a regular file")
 

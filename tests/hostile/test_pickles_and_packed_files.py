@@ -213,7 +213,7 @@ def test_safetensors_that_promise_terabytes_are_refused_by_their_header(tmp_path
     assert refusal(lambda: load_checkpoint(subject.model, tmp_path / "d.safetensors", False))[0] == "FW105"
 
 
-def test_a_mapped_checkpoint_may_be_larger_than_the_memory_but_must_be_one(tmp_path: Path, subject: Subject) -> None:
+def test_a_mapped_checkpoint_larger_than_memory_must_still_be_a_checkpoint(tmp_path: Path, subject: Subject) -> None:
     os.truncate(os.open(tmp_path / "w.safetensors", os.O_CREAT | os.O_WRONLY), 1 << 43)
     assert refusal(lambda: load_checkpoint(subject.model, tmp_path / "w.safetensors", False))[0] == "FW105"
 

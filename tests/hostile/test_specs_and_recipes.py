@@ -82,7 +82,7 @@ def test_inputs_that_do_not_fit_into_memory_are_refused(
     ],
 )
 @pytest.mark.filterwarnings("error")
-def test_a_size_that_is_more_than_a_size_is_refused_without_a_warning(size: str) -> None:
+def test_a_size_that_contains_code_is_refused_without_a_warning(size: str) -> None:
     assert refusal(lambda: build_subject(Net(), [f"x: int8[1, {size}]"]))[0] == "FW001"
 
 
@@ -142,7 +142,7 @@ def test_only_the_recipe_that_was_named_runs(folder: Path, address: str, files: 
 
 
 @pytest.mark.parametrize("address", ["good:nosuch", "good.py:nosuch", "pkg.nosuch:net"])
-def test_a_folder_whose_files_could_hide_a_library_does_not_stay_first_on_the_path(folder: Path, address: str) -> None:
+def test_a_folder_that_could_shadow_a_library_leaves_the_path(folder: Path, address: str) -> None:
     assert refusal(lambda: load_subject(address, Overrides()))[0] in ("FW101", "FW103")
     assert str(folder) != sys.path[0]
 

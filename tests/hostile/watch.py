@@ -1,4 +1,4 @@
-"""What the hostile tests share: a look at every file that is opened, and the finding that something ended in."""
+"""Helpers of the hostile tests: every file that is opened, and the finding that a call ended with."""
 
 from __future__ import annotations
 

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 from torch._subclasses import FakeTensor
 
+import fairway
 from fairway.convert.ladder.preflight import run_fake_preflight, run_preflight
 from fairway.model.subject import Subject, build_subject
 
@@ -100,3 +102,25 @@ def test_a_model_is_run_no_oftener_than_it_tells_something(shape: str, runs: int
     bounds = {"batch": (1, 3), "time": (1, 9)} if "batch" in shape else None
     run_preflight(build_subject(model, [f"x: float32{shape}"], bounds=bounds), True)
     assert len(model.given) == runs
+
+
+class MaskedEncoder(nn.Module):
+    def __init__(self, is_filled: bool) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.encoder, self.is_filled = nn.TransformerEncoder(layer, 1), is_filled
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        result = self.encoder(x, src_key_padding_mask=mask)
+        return result.masked_fill(mask[:, : result.shape[1], None], 0.0) if self.is_filled else result
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize(("is_filled", "codes"), [(False, ["FW425"]), (True, [])])
+def test_a_fast_path_that_writes_zeros_into_padded_rows_is_reported(is_filled, codes, tmp_path):
+    lines = ["x: float32[batch, time, 8]", "mask: bool[batch, time] = padding"]
+    bounds = {"batch": (2, 4), "time": (4, 9)}
+    model = MaskedEncoder(is_filled).eval()
+    result = fairway.export(model, lines, tmp_path / "a.onnx", bounds=bounds, level="quick")
+    assert result.verdict == "verified", result
+    assert [finding.code for finding in result.findings] == codes

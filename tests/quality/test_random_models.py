@@ -1,6 +1,6 @@
 """Fifty random models: nothing verified is wrong, nothing called wrong is right, by an oracle in plain numpy.
 
-The thousand are in benchmarks/random_models; a process of its own keeps torch warm and forks once for each seed.
+The thousand are in benchmarks/random_models; a separate process keeps torch warm and forks once for each seed.
 """
 
 import json

@@ -129,6 +129,7 @@ class Code(StrEnum):
     MANY_EXCUSES = "FW422"
     NUMBERS_MEAN_NOTHING = "FW423"
     SIZE_ASSUMED = "FW424"
+    FAST_PATH_DIFFERS = "FW425"
 
     # FW5xx: Limits.
     TIME_LIMIT = "FW501"

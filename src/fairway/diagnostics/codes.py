@@ -986,6 +986,18 @@ _ROWS = (
             "If only such sizes occur, declare that: --dim.",
         ),
     ),
+    CodeEntry(
+        Code.FAST_PATH_DIFFERS,
+        "PyTorch's fast path gives other results at padded positions",
+        "model",
+        "In eval mode without gradients, nn.TransformerEncoder writes zeros into padded rows and may return fewer of them. "
+        "The file computes what the model computes in training and with the fast path off.",
+        (
+            "Compare only positions that are not padded, or call torch.backends.mha.set_fastpath_enabled(False) first.",
+            "If padded positions are used, fill them in the model: see examples/swipe.",
+        ),
+        "note",
+    ),
     # FW5xx: Limits.
     CodeEntry(
         Code.TIME_LIMIT,

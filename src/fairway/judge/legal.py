@@ -86,7 +86,9 @@ def learn_values(subject: Subject, report: OnRanges) -> LearnedValues:
     except Exception:
         return LearnedValues(subject.ranges)  # preflight reports this
     ranges = [
-        replace(legal, nonfinite=index in watch.tested_inputs and not legal.is_declared and _is_real(subject.spec[index]))
+        replace(
+            legal, nonfinite=index in watch.tested_inputs and not legal.is_declared and _is_real(subject.spec[index])
+        )
         for index, legal in enumerate(subject.ranges)
     ]
     for index, (spec, legal) in enumerate(zip(subject.spec, ranges, strict=True)):

@@ -22,7 +22,9 @@ def choose_example(
     Exporters specialize a size of 1 and merge dims whose sizes happen to be equal. With `avoid`, each dim gets a size
     that differs from that point's, if it has another one.
     """
-    taken = {size.constant_value for item in spec for size in item.shape} | (set(preferred.values()) if avoid is None else set())
+    taken = {size.constant_value for item in spec for size in item.shape} | (
+        set(preferred.values()) if avoid is None else set()
+    )
     point: dict[str, int] = {}
     for dim in domain.dims:
         if dim.name in preferred and avoid is None:

@@ -171,7 +171,7 @@ def _draw_log_integers(shape: tuple[int, ...], low: int, high: int, generator: t
 
 
 def _spread_far(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Move every fourth element to ±FAR, so four elements are enough to have one."""
+    """Move every fourth element to ±FAR_MAGNITUDE, so four elements are enough to have one."""
     start = int(torch.randint(0, 4, (), generator=generator))
     chosen = (torch.arange(drawn.numel()) + start).reshape(drawn.shape) % 4 == 0
     return torch.where(chosen, FAR_MAGNITUDE * torch.sgn(drawn), drawn)

@@ -94,7 +94,12 @@ def parse_printed(text: bytes) -> Record:
     report = _validate(text, RefusalReport)
     subject = SubjectRecord(sha256=UNKNOWN_SUBJECT, domain={})
     return Record(
-        format=RECORD_FORMAT, subject=subject, versions={}, verdict=report.verdict, remedies=(), findings=report.findings
+        format=RECORD_FORMAT,
+        subject=subject,
+        versions={},
+        verdict=report.verdict,
+        remedies=(),
+        findings=report.findings,
     )
 
 

@@ -113,7 +113,10 @@ def _declare_inputs(graph: ir.Graph, subject: Subject) -> None:
     for value, given in zip(graph.inputs, subject.spec, strict=True):
         # TorchScript's exporter declares complex inputs as complex, torch.export's as pairs of floats.
         spec = given if value.dtype == ir.DataType.COMPLEX64 else given.in_file
-        declared = [size.constant_value if size.constant_value is not None else re.sub(r"\s", "", size.text) for size in spec.shape]
+        declared = [
+            size.constant_value if size.constant_value is not None else re.sub(r"\s", "", size.text)
+            for size in spec.shape
+        ]
         for old, size in zip(value.shape or (), spec.shape, strict=False):
             if isinstance(old, ir.SymbolicDim) and old.value and len(size.names) == 1 and size.text == size.names[0]:
                 names.setdefault(str(old.value), size.text)

@@ -11,6 +11,7 @@ import torch
 from fairway import torch_internals
 from fairway.convert.ladder.cache_warmup import report_warm_up, warm_up
 from fairway.convert.ladder.diagnose import find_layer_mismatch
+from fairway.convert.ladder.fast_path import check_fast_path
 from fairway.convert.ladder.model_mode import (
     find_mode_dependence,
     find_training_modules,
@@ -62,6 +63,7 @@ def run_preflight(subject: Subject, remedies: bool) -> Preflight:
     refused, others = _check_corners(subject, first)
     findings += refused
     if not any(f.severity == "error" for f in findings):
+        findings += check_fast_path(subject, point)
         state = ModelState(subject.model)
         findings += _find_inputs_without_effect(subject, tensors, settled)
         findings += _check_history(subject, tensors, settled, state)

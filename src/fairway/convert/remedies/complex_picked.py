@@ -204,11 +204,11 @@ def _replace(graph: Graph, node: Node, made: Any, parts: dict[Node, Any]) -> boo
     if users:
         traced, _ = _trace(lambda *pair: join_parts(Parts(*pair)), [item.meta["val"] for item in made])
         places: dict[Node, Any] = dict(zip((n for n in traced.nodes if n.op == "placeholder"), made, strict=True))
-        whole: Any = graph.graph_copy(traced, places)
-        whole = whole[0] if isinstance(whole, list | tuple) else whole
-        parts[whole] = made
+        joined: Any = graph.graph_copy(traced, places)
+        joined = joined[0] if isinstance(joined, list | tuple) else joined
+        parts[joined] = made
         for user in users:
-            user.replace_input_with(node, whole)
+            user.replace_input_with(node, joined)
     return True
 
 

@@ -100,7 +100,9 @@ class Service:
         signature = served.signature
         record = served.fetched.stored
         inputs = [
-            _describe_tensor(spec.name, spec.dtype, [-1 if s.constant_value is None else s.constant_value for s in spec.shape])
+            _describe_tensor(
+                spec.name, spec.dtype, [-1 if s.constant_value is None else s.constant_value for s in spec.shape]
+            )
             for spec in signature.inputs
         ]
         outputs = [

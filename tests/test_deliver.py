@@ -19,7 +19,7 @@ from fairway.model.weight_storage import WeightStorage
 from fairway.record.delivery import check_target, deliver, make_workshop
 from fairway.record.schema import Record
 from fairway.record.schema_parts import SubjectRecord
-from fairway.workers.staging import Janitor
+from fairway.workers.workshop import Janitor
 
 RECORD = Record(
     format=2,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fairway.workers.staging import replace_file
+from fairway.workers.workshop import replace_file
 
 
 @pytest.mark.parametrize("is_durable", [False, True])

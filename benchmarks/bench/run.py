@@ -28,7 +28,7 @@ from slowed import slowed
 from fairway.tune.bench.arm import ArmProcess
 from fairway.tune.bench.paired_timing import Arm, Timings, time_in_rounds
 from fairway.workers.attempt import Limits
-from fairway.workers.staging import Janitor
+from fairway.workers.workshop import Janitor
 
 HERE = Path(__file__).parent
 ROWS = HERE / "rows.jsonl"

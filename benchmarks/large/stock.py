@@ -71,9 +71,10 @@ def main(recipe: str, checkpoint: Path, out: str, exporter: str) -> None:
 def with_fairway(recipe: str, checkpoint: Path, out: str) -> None:
     from fairway.convert.export import export_subject, make_settings
     from fairway.model.recipe import Overrides, load_subject
+    from fairway.workers.attempt import Limits
 
     subject = load_subject(f"{HERE / 'models.py'}:{recipe}", Overrides(checkpoint=checkpoint))
-    settings = make_settings("none", (), None, True, 3000.0, 0, "link")
+    settings = make_settings("none", (), None, True, Limits(3000.0, 0), "link")
     timed(lambda: export_subject(subject, Path(out), settings))
 
 

@@ -95,7 +95,7 @@ def warm(subject: Subject, path: Path, looks: dict[str, Any]) -> None:
 def fairway_says(subject: Subject, path: Path, level: str) -> str:
     """The verdict, or the code with which the file was refused before it was judged."""
     try:
-        return verify_subject(subject, path, make_settings(level, (), None, True, PATIENCE, 0)).verdict
+        return verify_subject(subject, path, make_settings(level, (), None, True, Limits(PATIENCE, 0))).verdict
     except UserError as error:
         return error.finding.code
 

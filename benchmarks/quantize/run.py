@@ -29,6 +29,7 @@ from fairway.tune.quantize.sample_split import open_samples
 from fairway.tune.quantize.schemes import SCHEMES, QuantizeContext, make_variant
 from fairway.tune.quantize.search import MixEvaluator, find_smallest_mix, rank_units
 from fairway.tune.quantize.slices import SlicedModel
+from fairway.workers.attempt import Limits
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "examples"
@@ -50,7 +51,7 @@ SAMPLES = 16
 def one_model(name: str, address: str, folder: Path) -> list[dict]:
     subject = load_subject(str(EXAMPLES / address), Overrides())
     source = folder / "float.onnx"
-    result = export_subject(subject, source, make_settings("quick", (), None, True, 900.0, 0))
+    result = export_subject(subject, source, make_settings("quick", (), None, True, Limits(900.0, 0)))
     if not result.verified:
         return [{"model": name, "scheme": "fp32", "failed": result.verdict}]
     prepared = prepare_graph(source, folder)

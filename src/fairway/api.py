@@ -10,12 +10,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairway.convert.export import export_subject, make_settings, preload_modules, verify_subject
+from fairway.convert.export import (
+    check_level,
+    export_subject,
+    make_judging_settings,
+    make_settings,
+    preload_modules,
+    verify_subject,
+)
 from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
 from fairway.model.recipe import Overrides, load_subject
 from fairway.model.subject import build_subject
 from fairway.record.progress_display import ProgressOption, open_progress
+from fairway.workers.attempt import Limits
 
 if TYPE_CHECKING:
     import torch
@@ -99,7 +107,7 @@ def export(
         patches=patches,
         translations=translations,
     )
-    settings = make_settings(level, routes, opset, remedies, timeout, memory, weights)
+    settings = make_settings(level, routes, opset, remedies, Limits(timeout, memory), weights)
     with open_progress(progress) as on_event:
         return export_subject(subject, Path(path), settings, data, overwrite, on_event)
 
@@ -137,7 +145,7 @@ def verify(
         input_names=input_names,
         output_names=output_names,
     )
-    settings = make_settings(level, (), None, True, timeout, memory, judging=True)
+    settings = make_judging_settings(level, Limits(timeout, memory))
     with open_progress(progress) as on_event:
         return verify_subject(subject, Path(path), settings, data, on_event)
 
@@ -178,7 +186,7 @@ def locate(
         input_names=input_names,
         output_names=output_names,
     )
-    settings = make_settings(level, (), None, True, timeout, memory, judging=True)
+    settings = make_judging_settings(level, Limits(timeout, memory))
     with open_progress(progress) as on_event:
         return locate_subject(subject, Path(path), settings, data, None if against is None else Path(against), on_event)
 
@@ -242,7 +250,8 @@ def export_generation(
     """
     from fairway.convert.generation.export_generator import GenerationOptions, generate_folder
 
-    settings = make_settings(level, routes, opset, remedies, timeout, memory, judging=True)
+    check_level(level)
+    settings = make_settings(level, routes, opset, remedies, Limits(timeout, memory))
     options = GenerationOptions(bounds or {}, prompts, steps, overwrite)
     with open_progress(progress) as on_event:
         return generate_folder(model, Path(folder), settings, options, on_event)
@@ -354,13 +363,12 @@ def optimize(
     `output` is `net.optimized.onnx` by default. With `recipe`, the result is judged against PyTorch, and otherwise
     against the file itself. `smaller` also accepts a smaller file that is slightly slower. `threads` 0 uses all cores.
     """
-    from fairway.convert.export import make_settings
     from fairway.tune.bench.bench import check_timing
     from fairway.tune.optimize.optimize import OptimizeGoal, optimize_file
 
     path = Path(path)
     check_timing(seconds, (threads,) if threads else ())
-    settings = make_settings(level, (), None, True, timeout, memory, judging=True)
+    settings = make_judging_settings(level, Limits(timeout, memory))
     subject = None if recipe is None else load_subject(recipe, Overrides())
     target = path.with_name(f"{path.stem}.optimized.onnx") if output is None else Path(output)
     goal = OptimizeGoal(smaller, tuple(at), seconds, threads, overwrite=overwrite)
@@ -388,7 +396,6 @@ def bench(
     runs for `seconds` at each point. An arm that does not respond for `timeout` seconds is dropped.
     """
     from fairway.tune.bench.bench import BenchRequest, run_bench
-    from fairway.workers.attempt import Limits
 
     request = BenchRequest(tuple(levels), tuple(threads), tuple(at), seconds, Limits(timeout, memory))
     with open_progress(progress) as on_event:
@@ -465,7 +472,7 @@ def serve(
     *,
     routes: Sequence[str] = (),
     settings: ServerSettings | None = None,
-    on_line: Callable[[str], None] = lambda line: None,
+    on_line: Callable[[str], None] | None = None,
 ) -> None:
     """Serve verified files over the Open Inference Protocol v2, REST and gRPC, until the process is stopped.
 
@@ -477,7 +484,7 @@ def serve(
     from fairway.deploy.serve.server import serve as serve_models
     from fairway.deploy.serve.settings import ServerSettings
 
-    serve_models(models, routes, settings or ServerSettings(), on_line)
+    serve_models(models, routes, settings or ServerSettings(), on_line or (lambda line: None))
 
 
 def _make_path(path: str | Path | None) -> Path | None:

@@ -29,7 +29,7 @@ from fairway.tune.bench.bench import BenchRequest, run_bench
 from fairway.tune.bench.points import write_points
 from fairway.tune.bench.timing_chart import draw_timings
 from fairway.workers.attempt import Limits
-from fairway.workers.staging import Janitor
+from fairway.workers.workshop import Janitor
 
 Make = Callable[..., Path]
 QUICK = BenchRequest(levels=("all",), threads=(1,), seconds=0.05, at=("batch=2",))

@@ -5,30 +5,9 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 
 import pytest
-
-SOURCE = Path(__file__).parents[2] / "src"
-
-LAYERS: tuple[tuple[str, ...], ...] = (
-    ("fairway.telemetry",),
-    ("fairway.torch_internals",),
-    ("fairway.diagnostics",),
-    ("fairway.workers",),
-    ("fairway.model",),
-    ("fairway.record",),
-    ("fairway.judge",),
-    ("fairway.convert",),
-    ("fairway.tune", "fairway.debug", "fairway.deploy", "fairway.testing"),
-    ("fairway.api",),
-    ("fairway.deploy.callbacks",),
-    ("fairway.cli",),
-    ("fairway",),
-)
-"""From the ground up; the longest name that fits a module counts. A module imports its own layer and those below."""
+from source_tree import imports, layer, modules, reach, tree
 
 MODULE_LINES = 400
 FUNCTION_LINES = 80
@@ -41,54 +20,6 @@ LONGER: dict[str, int] = {
 """Modules that are longer, with the limit of each."""
 
 
-@cache
-def modules() -> dict[str, Path]:
-    found = {}
-    for path in sorted((SOURCE / "fairway").rglob("*.py")):
-        parts = path.relative_to(SOURCE).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
-
-
-@cache
-def tree(name: str) -> ast.Module:
-    return ast.parse(modules()[name].read_text())
-
-
-@cache
-def imports(name: str) -> set[str]:
-    """The modules of ours that this one imports, at its top or in a function. Imports for types alone do not count."""
-    found = set()
-    for node in _running(tree(name)):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {_module(f"{node.module}.{alias.name}", node.module) for alias in node.names}
-    return {one for one in found if one in modules() and one != name}
-
-
-def _module(long: str, short: str) -> str:
-    return long if long in modules() else short
-
-
-def _running(node: ast.AST) -> Iterator[ast.AST]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING":
-            continue
-        yield child
-        yield from _running(child)
-
-
-def layer(name: str) -> int:
-    fitting = [
-        (len(prefix), number)
-        for number, prefixes in enumerate(LAYERS)
-        for prefix in prefixes
-        if name == prefix or name.startswith(prefix + ".")
-    ]
-    return max(fitting)[1]
-
-
 @pytest.mark.parametrize("name", modules())
 def test_a_module_imports_its_own_layer_and_those_below(name: str) -> None:
     above = sorted(one for one in imports(name) if layer(one) > layer(name))
@@ -96,23 +27,8 @@ def test_a_module_imports_its_own_layer_and_those_below(name: str) -> None:
 
 
 def test_modules_import_one_another_in_no_circle() -> None:
-    assert not _circles()
-
-
-def _circles() -> list[frozenset[str]]:
-    reach = {name: _reached(name) for name in modules()}
-    inside = [name for name in reach if name in reach[name]]
-    return list({frozenset(other for other in reach[name] if name in reach[other]) for name in inside})
-
-
-def _reached(name: str) -> set[str]:
-    seen: set[str] = set()
-    left = [name]
-    while left:
-        for one in imports(left.pop()) - seen:
-            seen.add(one)
-            left.append(one)
-    return seen
+    reached = {name: reach(name, imports) for name in modules()}
+    assert [name for name in modules() if name in reached[name]] == []
 
 
 @pytest.mark.parametrize("name", [n for n in modules() if not n.startswith("fairway.cli")])

@@ -31,7 +31,7 @@ class Machine:
         (self.here / "bin" / name).chmod(0o755)
 
     def run(self) -> tuple[list[str], str]:
-        """What apt-get was asked for, and what was said."""
+        """Return the packages that apt-get was called with, and the output."""
         path = {"PATH": str(self.here / "bin")}
         done = subprocess.run(["/bin/bash", SCRIPT], env=path, capture_output=True, text=True)
         assert done.returncode == 0

@@ -67,7 +67,7 @@ def visit(tmp_path: Path) -> Callable[..., checkup.Checkup]:
 
     def check(name: str = "", *routes: str, probes: tuple[str, ...] = TWO) -> checkup.Checkup:
         def load_request() -> RecipeToTry:
-            settings = make_settings("quick", routes, None, not routes, 120, 0)
+            settings = make_settings("quick", routes, None, not routes, Limits(120, 0))
             spelt = " ".join(f"--route {r}" for r in routes)
             return RecipeToTry(f"{tmp_path}/recipe.py:{name}", Overrides(), settings, spelt)
 

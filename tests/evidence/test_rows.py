@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -194,16 +195,10 @@ def test_edge_values_fill_every_second_part() -> None:
 
 
 def test_expensive_sizes_are_left_out_and_the_record_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [0.0]
-    monkeypatch.setattr(rows.time, "monotonic", lambda: clock[0])
+    effort = replace(rows.EFFORTS["quick"], flops=200.0)
+    monkeypatch.setattr(rows, "EFFORTS", {"quick": effort})
     judge = make_judge(INDEPENDENT["product"], bounds={"batch": (1, 64)})
-    plain = run_in(judge.subject)
-
-    def slow(names: Sequence[str], tensors: Sequence[torch.Tensor]) -> list[Any]:
-        clock[0] += 0.01 * tensors[0].shape[0]
-        return plain(names, tensors)  # type: ignore[no-any-return]
-
-    found, _ = compare_rows(judge, slow, "quick")
+    found, _ = compare_rows(judge, run_in(judge.subject), "quick")
     assert found.independent
     assert 2 < found.sizes[-1] < 64
     assert "sizes up to 64 were left out because of their cost" in found.compared

@@ -15,6 +15,7 @@ from typing import Any
 
 from fairway.convert.export import export_subject, make_settings
 from fairway.model.recipe import Overrides, load_subject
+from fairway.workers.attempt import Limits
 
 MEASURED = {"seconds", "spent", "export_seconds", "peak_mb"}
 """What tells of this run's time and memory rather than of the file."""
@@ -44,7 +45,7 @@ def main(folder: Path, times: int, recipes: list[str]) -> None:
         for turn in range(times):
             path = folder / f"{turn}" / "out.onnx"
             path.parent.mkdir(exist_ok=True)
-            settings = make_settings("quick", (), None, True, 600.0, 0)
+            settings = make_settings("quick", (), None, True, Limits(600.0, 0))
             result = export_subject(load_subject(recipe, Overrides()), path, settings, overwrite=True)
             assert result.path is not None, result.findings
             files = sorted(path.parent.glob("out.onnx*"))

@@ -124,7 +124,7 @@ def test_the_decoder_does_not_look_ahead_nor_at_padded_letters(net):
 
 
 def test_pytorch_itself_gives_two_answers_at_padded_points(net):
-    """Why the recipe ships an encoder that fills them. Red when the fast path stops writing zeros."""
+    """Fails when the fast path stops writing zeros, for which the recipe ships its own encoder."""
     inputs = encoder_inputs(2, 12, 7)
     with torch.no_grad():
         fast = net.encoder(*inputs)

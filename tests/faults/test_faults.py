@@ -18,7 +18,7 @@ from moments import DELIVERING, MOMENTS
 from safetensors.torch import load_file, save_file
 
 import fairway
-from fairway.workers import staging as workshop
+from fairway.workers import workshop
 
 OLD, NEW = 1.0, 2.0
 
@@ -98,8 +98,8 @@ def test_what_was_committed_arrives_although_its_maker_and_the_janitor_die(place
     assert place.run(OLD) == (None, "verified")
 
     def work() -> str:
-        wrap("fairway.workers.staging:Janitor.watch", lambda real: lambda *told: None)
-        kill_at(Moment("fairway.workers.staging:os.replace", "after", 2))
+        wrap("fairway.workers.workshop:Janitor.watch", lambda real: lambda *told: None)
+        kill_at(Moment("fairway.workers.workshop:os.replace", "after", 2))
         return export_tagged(place.folder, NEW)
 
     assert Apart(work, place.temporary).wait()[0] == signal.SIGKILL
@@ -113,7 +113,7 @@ def test_what_was_committed_arrives_although_its_maker_and_the_janitor_die(place
 
 def test_the_next_run_sweeps_what_a_dead_one_left(place: Place) -> None:
     def work() -> str:
-        wrap("fairway.workers.staging:Janitor.watch", lambda real: lambda *told: None)
+        wrap("fairway.workers.workshop:Janitor.watch", lambda real: lambda *told: None)
         kill_at(Moment("fairway.record.delivery:commit_files"))
         return export_tagged(place.folder, OLD)
 
@@ -131,8 +131,8 @@ LINKED = tuple(
         ("fairway.convert.ladder.judge_worker:gather_evidence", "before"),
         ("fairway.convert.export:build_record", "after"),
         ("fairway.record.delivery:commit_files", "before"),
-        ("fairway.workers.staging:_move_committed", "after"),
-        ("fairway.workers.staging:shutil.rmtree", "before"),
+        ("fairway.workers.workshop:_move_committed", "after"),
+        ("fairway.workers.workshop:shutil.rmtree", "before"),
     )
 )
 """Moments at which a candidate that links to a checkpoint is, or may be, next to the workshop."""
@@ -163,7 +163,7 @@ def test_kill_9_leaves_the_checkpoint_and_a_whole_linked_file_or_none(
 ) -> None:
     def work() -> str:
         if not janitor:
-            wrap("fairway.workers.staging:Janitor.watch", lambda real: lambda *told: None)
+            wrap("fairway.workers.workshop:Janitor.watch", lambda real: lambda *told: None)
         kill_at(moment)
         return export_linked(place.folder)
 
@@ -229,7 +229,7 @@ def test_without_overwrite_one_of_two_wins_and_the_other_is_told(place: Place) -
 
 def test_a_race_with_kills_leaves_one_whole_set(place: Place) -> None:
     assert place.run(OLD) == (None, "verified")
-    moments = [Moment("fairway.workers.staging:os.replace", "after", n) for n in (2, 3)]
+    moments = [Moment("fairway.workers.workshop:os.replace", "after", n) for n in (2, 3)]
     running = [place.start(NEW + n, moment) for n, moment in enumerate([*moments, None])]
     died = [one.wait() for one in running]
     assert [number for number, _ in died] == [signal.SIGKILL, signal.SIGKILL, None]

@@ -87,7 +87,7 @@ def test_a_model_that_does_not_generate_ends_with_2(fairway: Call, tmp_path: Pat
     code, out, err = fairway("recipe.py:net", "-o", "out", "--level", "quick")
     assert (code, out) == (2, "")
     assert "FW019 error: " in err
-    assert "Linear is not a model of transformers" in err
+    assert "expected a model of transformers, got Linear" in err
     assert sorted(p.name for p in tmp_path.iterdir() if p.name != "__pycache__") == ["recipe.py"]
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from fairway.convert.generation.folder_delivery import check_folder, deliver_folder
 from fairway.diagnostics.errors import UserError
-from fairway.workers import staging as workshop
-from fairway.workers.staging import Janitor
+from fairway.workers import workshop
+from fairway.workers.workshop import Janitor
 
 
 @pytest.fixture(scope="module")

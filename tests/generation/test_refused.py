@@ -57,7 +57,7 @@ def hybrid() -> Any:
 @pytest.mark.parametrize(
     ("build", "said"),
     [
-        (lambda: torch.nn.Linear(2, 2), "FW019: Linear is not a model of transformers"),
+        (lambda: torch.nn.Linear(2, 2), "FW019: expected a model of transformers, got Linear"),
         (bert, "FW019: BertModel has no `generate`; a …ForCausalLM or …ForConditionalGeneration has"),
         (generators.mamba, "FW213: MambaForCausalLM returns no past_key_values"),
         (hybrid, "FW213: 1 of 2 layers of Qwen3NextForCausalLM, first layer 0: LinearAttentionLayer"),

@@ -62,7 +62,7 @@ def refused(path: Path) -> tuple[str, str]:
 
 def test_dims_that_promise_more_than_the_tensor_holds_are_refused(tmp_path: Path) -> None:
     tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[10**9, 10**9])
-    seen = "m.onnx: w promises 1000000000000000000 elements and contains 0"
+    seen = "m.onnx: w declares 1000000000000000000 elements and contains 0"
     assert refused(save(tmp_path, weights=[tensor])) == ("FW110", seen)
 
 
@@ -241,7 +241,7 @@ def test_a_model_that_is_a_link_may_not_name_other_files(traps: Path) -> None:
         ({"offset": "1_0"}, "FW110", "m.onnx: w has an offset or length that is not a number"),
         ({"offset": "٣"}, "FW110", "m.onnx: w has an offset or length that is not a number"),
         ({"offset": "-1"}, "FW110", "m.onnx: w has an offset or length below 0"),
-        ({"length": "4"}, "FW110", "m.onnx: w promises 16 bytes and has a length of 4"),
+        ({"length": "4"}, "FW110", "m.onnx: w declares 16 bytes and has a length of 4"),
         ({"basepath": "/"}, "FW110", "m.onnx: w has 'basepath' in its external data, which is unknown or repeated"),
     ],
 )

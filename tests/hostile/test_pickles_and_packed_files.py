@@ -193,7 +193,7 @@ def test_an_array_that_promises_terabytes_is_refused_by_its_header(tmp_path: Pat
     with zipfile.ZipFile(tmp_path / "d.npz", "w") as file:
         file.writestr("x.npy", array_header("(1000000000000, 2)"))
     code, seen = refusal(lambda: read_data(subject, tmp_path / "d.npz"))
-    assert (code, seen[:38]) == ("FW113", "d.npz: x.npy promises 8.0 TB and holds")
+    assert (code, seen[:38]) == ("FW113", "d.npz: x.npy declares 8.0 TB and holds")
 
 
 def test_arrays_that_unpack_to_more_than_the_memory_are_refused(
@@ -202,7 +202,7 @@ def test_arrays_that_unpack_to_more_than_the_memory_are_refused(
     with zipfile.ZipFile(tmp_path / "d.npz", "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("x.npy", array_header("(250000, 2)") + b"\0" * 2 * 10**6)
     monkeypatch.setattr(data_module, "read_memory_bytes", lambda: 10**6)
-    seen = "d.npz asks for 2.0 MB; this machine has 1.0 MB"
+    seen = "d.npz needs 2.0 MB; this machine has 1.0 MB"
     assert refusal(lambda: read_data(subject, tmp_path / "d.npz")) == ("FW114", seen)
 
 

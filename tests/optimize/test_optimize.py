@@ -14,7 +14,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from fairway.cli.optimize import optimize as command
-from fairway.convert.export import make_settings
+from fairway.convert.export import make_judging_settings
 from fairway.convert.types import Settings
 from fairway.diagnostics.errors import UserError
 from fairway.model.recipe import Overrides, load_subject
@@ -23,6 +23,7 @@ from fairway.tune.optimize import optimize as module
 from fairway.tune.optimize.optimize import OptimizeGoal, optimize_file
 from fairway.tune.optimize.optimize_result import OptimizeResult
 from fairway.tune.optimize.passes import PASSES, Pass
+from fairway.workers.attempt import Limits
 
 WIDE = 192
 QUICK = OptimizeGoal(at=("batch=8",), seconds=0.25, threads=1)
@@ -123,7 +124,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def settings(timeout: float = 60.0) -> Settings:
-    return make_settings("quick", (), None, True, timeout, 0, judging=True)
+    return make_judging_settings("quick", Limits(timeout, 0))
 
 
 def run(source: Path, recipe: bool = True, goal: OptimizeGoal = QUICK, timeout: float = 60.0) -> OptimizeResult:

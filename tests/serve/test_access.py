@@ -133,7 +133,7 @@ def test_what_cannot_be_served_is_told_before_anything_listens(tmp_path: Path) -
         ([str(tmp_path / "nowhere")], "FW804", "nothing was published there"),
         ([taken, "--traffic", "prod=other"], "FW006", "no model 'other' is served"),
         ([taken, "--traffic", "prod=net@7"], "FW006", "net has no version '7'"),
-        ([taken, "--tls-cert", taken], "FW006", "need each other"),
+        ([taken, "--tls-cert", taken], "FW006", "expected both"),
     ):
         done = run(*words, "--http-port", "0", "--grpc-port", "0", "--workers", "1")
         assert done.returncode != 0

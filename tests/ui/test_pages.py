@@ -13,7 +13,7 @@ import pytest
 from browsing import Look
 from fairway.record.progress import PROGRESS_FILE
 from fairway.record.ui.ui_server import PageServer
-from fairway.workers.staging import WORKSHOP_MARK, WORKSHOP_PREFIX
+from fairway.workers.workshop import WORKSHOP_MARK, WORKSHOP_PREFIX
 from records_made import HOSTILE, make_record, put, right_record
 
 

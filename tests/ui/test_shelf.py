@@ -12,7 +12,7 @@ import pytest
 from fairway.record.progress import PROGRESS_FILE
 from fairway.record.ui import folder_index as module
 from fairway.record.ui.folder_index import FolderIndex
-from fairway.workers.staging import WORKSHOP_MARK, WORKSHOP_PREFIX
+from fairway.workers.workshop import WORKSHOP_MARK, WORKSHOP_PREFIX
 from records_made import HOSTILE, make_record, put
 
 

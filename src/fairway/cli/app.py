@@ -108,7 +108,7 @@ def set_global_options(
 
 
 def main() -> None:
-    """Run the command. Every way out has its exit code."""
+    """Run the command, and exit with the code of its outcome."""
     _stop_on_signals()
     # At exit Python searches all objects for garbage. After torch was imported that takes a second, for nothing.
     atexit.register(gc.freeze)

@@ -63,9 +63,10 @@ def doctor(
     def make_trial() -> RecipeToTry:
         from fairway.convert.export import make_settings
         from fairway.debug.doctor.checkup import RecipeToTry
+        from fairway.workers.attempt import Limits
 
         assert recipe is not None
-        settings = make_settings("quick", tuple(route or ()), opset, remedies, seconds, memory_bytes)
+        settings = make_settings("quick", tuple(route or ()), opset, remedies, Limits(seconds, memory_bytes))
         words = [f"--route {name}" for name in route or ()]
         words += [] if opset is None else [f"--opset {opset}"]
         words += [] if remedies else ["--no-remedies"]

@@ -65,8 +65,9 @@ def export(
     with show_loading():
         from fairway.convert.export import export_subject, make_settings
         from fairway.model.recipe import load_subject
+        from fairway.workers.attempt import Limits
 
-        settings = make_settings(level, tuple(route or ()), opset, remedies, seconds, memory_bytes, weights)
+        settings = make_settings(level, tuple(route or ()), opset, remedies, Limits(seconds, memory_bytes), weights)
         freeze_imports()
         subject = load_subject(recipe, overrides)
     progress = ProgressLine()

@@ -53,11 +53,13 @@ def export_generation(
     check_folder(output, overwrite)
 
     with show_loading():
-        from fairway.convert.export import make_settings
+        from fairway.convert.export import check_level, make_settings
         from fairway.convert.generation.export_generator import GenerationOptions, generate_folder
         from fairway.model.recipe import load_model
+        from fairway.workers.attempt import Limits
 
-        settings = make_settings(level, tuple(route or ()), opset, remedies, seconds, memory_bytes, judging=True)
+        check_level(level)
+        settings = make_settings(level, tuple(route or ()), opset, remedies, Limits(seconds, memory_bytes))
         freeze_imports()
         model, loaded, _ = load_model(recipe, overrides)
     bounds = {**loaded.bounds, **overrides.bounds}

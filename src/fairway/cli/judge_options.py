@@ -34,10 +34,11 @@ def judge_and_show(request: JudgingOptions, judge: Callable[[Subject, Settings, 
     memory_bytes = options.parse_memory(request.memory)
 
     with show_loading():
-        from fairway.convert.export import make_settings
+        from fairway.convert.export import make_judging_settings
         from fairway.model.recipe import load_subject
+        from fairway.workers.attempt import Limits
 
-        settings = make_settings(request.level, (), None, True, seconds, memory_bytes, judging=True)
+        settings = make_judging_settings(request.level, Limits(seconds, memory_bytes))
         freeze_imports()
         subject = load_subject(request.recipe, request.overrides)
     progress = ProgressLine()

@@ -54,13 +54,14 @@ def optimize(
     target = output or model.with_name(f"{model.stem}.optimized.onnx")
 
     with show_loading():
-        from fairway.convert.export import make_settings
+        from fairway.convert.export import make_judging_settings
         from fairway.model.recipe import load_subject
         from fairway.tune.bench.bench import check_timing
         from fairway.tune.optimize.optimize import OptimizeGoal, optimize_file
+        from fairway.workers.attempt import Limits
 
         check_timing(seconds, (threads,) if threads else ())
-        settings = make_settings(level, (), None, True, attempt_seconds, memory_bytes, judging=True)
+        settings = make_judging_settings(level, Limits(attempt_seconds, memory_bytes))
         subject = None if recipe is None else load_subject(recipe, overrides)
     goal = OptimizeGoal(smaller, tuple(at or ()), seconds, threads, overwrite=overwrite, overrides=overrides)
     progress = ProgressLine()

@@ -23,7 +23,7 @@ def report(
     measured: Annotated[
         list[Path] | None,
         typer.Option(
-            "--with",
+            "--measured",
             metavar="FILE",
             help="Output of `fairway bench --json`, or a ranking.json of `fairway sensitivity`. Repeatable.",
         ),

@@ -94,7 +94,7 @@ def serve(
     from fairway.deploy.serve.settings import ServerSettings
 
     if (emit is None) != (out is None):
-        raise complain(Code.UNKNOWN_OPTION, "--emit and --output need each other")
+        raise complain(Code.UNKNOWN_OPTION, "expected both --emit and --output, or neither")
     if on is not None:
         check_choice("--on", on, ("ray",))
     for option, number in (("--workers", workers), ("--batch", batch), ("--queue", queue)):
@@ -133,4 +133,4 @@ def _check_tls(certificate: Path | None, key: Path | None) -> None:
         if path is not None and not path.is_file():
             raise complain(Code.UNKNOWN_OPTION, f"{path} does not exist", todo=("Check the path.",))
     if (certificate is None) != (key is None):
-        raise complain(Code.UNKNOWN_OPTION, "--tls-cert and --tls-key need each other")
+        raise complain(Code.UNKNOWN_OPTION, "expected both --tls-cert and --tls-key, or neither")

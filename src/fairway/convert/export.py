@@ -29,7 +29,7 @@ from fairway.diagnostics.errors import UserError, complain
 from fairway.diagnostics.extras import require_extra
 from fairway.diagnostics.plugins import list_refusals
 from fairway.judge.answers import is_large
-from fairway.judge.lattice import LEVELS
+from fairway.judge.lattice import LEVELS, Level
 from fairway.model.data import read_data
 from fairway.model.onnx_file import open_model
 from fairway.model.subject import Subject
@@ -60,20 +60,16 @@ def make_settings(
     routes: Sequence[str],
     opset: int | None,
     remedies: bool,
-    timeout: float,
-    memory: int,
+    limits: Limits,
     weights: str | None = None,
-    judging: bool = False,
 ) -> Settings:
-    """Return checked settings. For `judging` a file the level must not be none."""
+    """Return checked settings of an export."""
     import onnx
 
-    levels = LEVELS[1:] if judging else LEVELS
-    if level not in levels:
-        raise complain(Code.UNKNOWN_OPTION, f"level {level!r}; the levels are {', '.join(levels)}")
+    checked_level = check_level(level, LEVELS)
     if weights is not None and weights not in WEIGHT_MODES:
         raise complain(Code.UNKNOWN_OPTION, f"weights {weights!r}; there are {', '.join(WEIGHT_MODES)}")
-    if level == "deep":
+    if checked_level == "deep":
         require_extra("deep", "the level deep", "hypothesis")
     for route in routes:
         if route not in ROUTES:
@@ -85,7 +81,21 @@ def make_settings(
     if opset is not None and opset not in TRACE_OPSETS and traced and len(traced) == len(routes):
         span = f"{TRACE_OPSETS[0]}..{TRACE_OPSETS[-1]}"
         raise complain(Code.OPSET_UNSUPPORTED, f"opset {opset}; {' and '.join(traced)} can write {span}")
-    return Settings(level, tuple(routes), opset, remedies, Limits(timeout, memory), weights)
+    return Settings(checked_level, tuple(routes), opset, remedies, limits, weights)
+
+
+def make_judging_settings(level: str, limits: Limits) -> Settings:
+    """Return checked settings to judge an existing file, for which the level must not be none."""
+    check_level(level, LEVELS[1:])
+    return make_settings(level, (), None, True, limits)
+
+
+def check_level(level: str, levels: Sequence[Level] = LEVELS[1:]) -> Level:
+    """Return the level if it is one of `levels`, else refuse it. By default these are the levels of judging."""
+    for known in levels:
+        if level == known:
+            return known
+    raise complain(Code.UNKNOWN_OPTION, f"level {level!r}; the levels are {', '.join(levels)}")
 
 
 @collect_garbage_rarely()

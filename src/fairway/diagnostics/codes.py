@@ -554,7 +554,7 @@ _ROWS = (
         Code.NO_TRANSLATION,
         "An operator has no translation to ONNX",
         "upstream",
-        "The exporter knows no ONNX counterpart.",
+        "The exporter has no ONNX translation of this operator.",
         (
             "Leave remedies on: missing_translation.",
             "Pass your own translation: translations={torch.ops.mine.op.default: function}.",
@@ -580,7 +580,7 @@ _ROWS = (
         "TorchScript cannot compile the model",
         "model",
         "TorchScript supports only a part of Python.",
-        ("See the line it stopped at.",),
+        ("Look at the line where TorchScript stopped.",),
     ),
     CodeEntry(
         Code.RNN_TIME_BAKED,
@@ -831,7 +831,7 @@ _ROWS = (
         "The model does not run in float64",
         "evidence",
         "Without float64 values to measure from, the stated tolerances are used.",
-        ("Nothing, if the tolerances suit you.",),
+        ("Nothing needs to be done if the tolerances are right for your use.",),
         "note",
     ),
     CodeEntry(
@@ -932,7 +932,7 @@ _ROWS = (
         "A weight in the file differs from the model's",
         "evidence",
         "The file's weights are compared with the model's parameters and buffers as bytes, also transposed, "
-        "reshaped and cast. This one is a parameter of the model, with other numbers in some places.",
+        "reshaped and cast. This weight is a parameter of the model, but some of its numbers differ.",
         (
             "Export the file again from these weights.",
             "If the weights were changed on purpose, give Fairway the model with the changed weights.",
@@ -990,8 +990,8 @@ _ROWS = (
         Code.FAST_PATH_DIFFERS,
         "PyTorch's fast path gives other results at padded positions",
         "model",
-        "In eval mode without gradients, nn.TransformerEncoder writes zeros into padded rows and may return fewer of them. "
-        "The file computes what the model computes in training and with the fast path off.",
+        "In eval mode without gradients, nn.TransformerEncoder writes zeros into padded rows and may return fewer of "
+        "them. The file computes what the model computes in training and with the fast path off.",
         (
             "Compare only positions that are not padded, or call torch.backends.mha.set_fastpath_enabled(False) first.",
             "If padded positions are used, fill them in the model: see examples/swipe.",
@@ -1025,7 +1025,7 @@ _ROWS = (
         "The evidence is incomplete",
         "limit",
         "Some of what the level asks for could not be tested.",
-        ("See what is missing.",),
+        ("Read in the finding which tests are missing.",),
         "warning",
     ),
     CodeEntry(
@@ -1268,7 +1268,7 @@ _ROWS = (
     ),
     CodeEntry(
         Code.TRITON_CANNOT,
-        "Triton cannot take the model into this repository",
+        "The model does not fit into this Triton repository",
         "input",
         "All versions of a model share one configuration: names, types, sizes, the largest batch.",
         ("Publish it under another file name, or into another repository.",),

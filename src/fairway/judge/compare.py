@@ -68,7 +68,7 @@ class Measurement:
     """PyTorch's largest error at a position where its errors are as large as the values, or 0."""
 
     @property
-    def own(self) -> FloatArray:
+    def own_error(self) -> FloatArray:
         """PyTorch's largest error in each cell."""
         return np.maximum(self.cells.own, self.cells.jump)
 
@@ -256,5 +256,5 @@ def _is_same_kind(a: FloatArray, b: FloatArray) -> BoolArray:
 
 
 def _to_float64(values: Array) -> FloatArray:
-    """Return the values as float64. Complex numbers have become pairs of reals before."""
+    """Return the values as float64. Complex numbers are already pairs of real numbers."""
     return values.astype(np.float64)

@@ -126,7 +126,7 @@ class Evidence:
     undecided: int = 0
     differential: Differential = field(default_factory=lambda: Differential(done=False, note="not asked for"))
     second_runtime: str = "not asked for"
-    canary: dict[str, Any] | None = None
+    canary: dict[str, object] | None = None
     """A right file's outputs for inputs that a server can draw again. See `fairway.model.canary`."""
     rows: RowIndependence | None = None
     """Measured for a right file. See `fairway.judge.rows`. A server merges requests only if rows are independent."""

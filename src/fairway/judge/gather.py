@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import onnx_ir as ir
 import torch
@@ -120,7 +119,7 @@ def gather_evidence(subject: Subject, request: JudgeRequest, on_event: EventSink
     )
 
 
-def _make_canary(subject: Subject, run: Runner, output_names: Sequence[str]) -> dict[str, Any]:
+def _make_canary(subject: Subject, run: Runner, output_names: Sequence[str]) -> dict[str, object]:
     if subject.given is not None or not subject.ranges:
         return {"none": "the inputs are made by a function or from examples, which a server does not have"}
 
@@ -334,7 +333,7 @@ def _list_output_errors(judge: Judge, failures: list[SampleResult]) -> tuple[Out
                 dtype=judge.yardsticks[name, measured[0].kind].dtype,
                 ratio=max(judge.compute_output_ratio(t, name) for t in trials),
                 file_error=max(float(t.measured[name].theirs.max(initial=0.0)) for t in (*normal, *wrong)),
-                own_error=max(float(t.measured[name].own.max(initial=0.0)) for t in normal),
+                own_error=max(float(t.measured[name].own_error.max(initial=0.0)) for t in normal),
             )
         )
     return tuple(rows)

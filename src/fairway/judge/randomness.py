@@ -121,7 +121,7 @@ def _list_subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
             yield from attribute.as_graphs()
 
 
-def get_generator_states() -> tuple[Any, ...]:
+def get_generator_states() -> tuple[object, ...]:
     """Return the states of the generators from which a model may draw. They change with every draw."""
     return torch.get_rng_state().numpy().tobytes(), random.getstate(), np.random.get_state(legacy=False)["state"]["pos"]
 

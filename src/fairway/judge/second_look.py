@@ -60,7 +60,7 @@ def run_moved(subject: Subject, tensors: Sequence[torch.Tensor], seed: int, time
 
 
 def settle_outputs(answers: Sequence[ComparedOutput], moved: MovedAnswers) -> dict[str, DecisionCounts]:
-    """Return for each output the file's error in units of what PyTorch's moved answers allow."""
+    """Compare each output with PyTorch's moved answers too, and return the counts of its differences."""
     counts = {}
     for i, answer in enumerate(answers):
         near, far = [run[i] for run in moved.near], [run[i] for run in moved.far]

@@ -46,7 +46,7 @@ def find_unpacking_risk(path: Path) -> str | None:
             if any(member.compress_type != zipfile.ZIP_STORED for member in members):
                 return "it is compressed, which torch.save never does"
             if sum(member.file_size for member in members) > path.stat().st_size:
-                return "it promises more than it holds"
+                return "it declares more than it holds"
             for member in members:
                 pickled = archive.read(member) if member.filename.endswith(".pkl") else b""
                 if problem := _check_tuple_depth(io.BytesIO(pickled), 1):

@@ -59,7 +59,7 @@ def _draw_tensor(spec: TensorSpec, point: Point, generator: np.random.RandomStat
 
 def make_canary(
     specs: Sequence[TensorSpec], point: Point, run: Callable[[Feeds], Mapping[str, Array]]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the record's canary: the sizes and some numbers of each output, or the reason for having none."""
     try:
         answers = run(draw_canary_inputs(specs, point))
@@ -72,7 +72,7 @@ def make_canary(
         return {"none": f"{type(error).__name__}: {error!s:.200}"}
 
 
-def _summarize_output(array: Array) -> dict[str, Any]:
+def _summarize_output(array: Array) -> dict[str, object]:
     finite = array[np.isfinite(array)] if array.dtype.kind == "f" else array.reshape(-1)
     return {
         "dtype": array.dtype.name,

@@ -104,21 +104,21 @@ def _read_npz(path: Path) -> dict[str, torch.Tensor]:
         if total > read_memory_bytes():
             raise complain(
                 Code.ASKS_TOO_MUCH,
-                f"{path.name} asks for {format_bytes(total)}; this machine has {format_bytes(read_memory_bytes())}",
+                f"{path.name} needs {format_bytes(total)}; this machine has {format_bytes(read_memory_bytes())}",
             )
         for member in members:
             with file.open(member) as stream:
                 promised = _count_promised_bytes(stream)
             if promised > member.file_size:
                 held = format_bytes(member.file_size)
-                seen = f"{member.filename} promises {format_bytes(promised)} and holds {held}"
+                seen = f"{member.filename} declares {format_bytes(promised)} and holds {held}"
                 raise complain(Code.DATA_UNREADABLE, f"{path.name}: {seen}")
     with np.load(path, allow_pickle=False) as arrays:
         return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
 
 
 def _count_promised_bytes(stream: IO[bytes]) -> int:
-    """Return the number of bytes that an array's header promises."""
+    """Return the number of bytes that an array's header declares."""
     version = np.lib.format.read_magic(stream)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(stream)

@@ -210,7 +210,9 @@ def _read_bounds(name: str, bounds: object) -> tuple[int, int]:
         case (int(low), int(high)):
             return low, high
     raise complain(
-        Code.EMPTY_RANGE, f"dim {name}: the bounds are {bounds!r}", todo=("Give two whole numbers: (low, high).",)
+        Code.EMPTY_RANGE,
+        f"dim {name}: expected bounds (low, high), got {bounds!r}",
+        todo=("Give two whole numbers: (low, high).",),
     )
 
 

@@ -45,7 +45,7 @@ class InputPlan:
 
 @dataclass(frozen=True)
 class ExampleCall:
-    """A call with example tensors: what it says about the inputs, and the tensors in the spec's order."""
+    """A call with example tensors: the spec that is read from it, and its tensors in the spec's order."""
 
     spec: tuple[TensorSpec, ...]
     template: Tree

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 import torch
 
@@ -33,7 +32,7 @@ def build_without_parameters() -> Iterator[None]:
 
 
 def _skip_on_meta(fill: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    def fill_unless_meta(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def fill_unless_meta(self: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
         return self if self.device.type == "meta" else fill(self, *args, **kwargs)
 
     return fill_unless_meta

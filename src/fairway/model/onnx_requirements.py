@@ -152,7 +152,7 @@ def _check_content(path: Path, tensor: onnx.TensorProto) -> None:
         present = max(len(getattr(tensor, field)) for field in _FIELDS) * (8 // width if 0 < width < 8 else 1)
     if present < count:
         raise complain(
-            Code.NOT_ONNX, f"{path.name}: {_describe_tensor(tensor)} promises {count} elements and contains {present}"
+            Code.NOT_ONNX, f"{path.name}: {_describe_tensor(tensor)} declares {count} elements and contains {present}"
         )
 
 
@@ -172,7 +172,7 @@ def _read_external_data(path: Path, tensor: onnx.TensorProto, inside: Callable[[
     length = _parse_number(who, entries.get("length") or str(count_promised_bytes(tensor)))
     if length < count_promised_bytes(tensor):
         raise complain(
-            Code.NOT_ONNX, f"{who} promises {count_promised_bytes(tensor)} bytes and has a length of {length}"
+            Code.NOT_ONNX, f"{who} declares {count_promised_bytes(tensor)} bytes and has a length of {length}"
         )
     return location, offset + length
 

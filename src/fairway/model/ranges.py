@@ -69,7 +69,10 @@ def _is_constant(example: torch.Tensor) -> bool:
 
 
 def _is_mask(name: str, example: torch.Tensor) -> bool:
-    """Return whether an example is a mask: zeros and ones under a name with `mask`, or both of them in rows."""
+    """Return whether an example is a mask: it has only zeros and ones.
+
+    If its name does not contain `mask`, it must have both numbers, and two dims or more.
+    """
     if example.dtype.is_complex or example.dim() == 0 or example.numel() == 0:
         return False
     if not bool(((example == 0) | (example == 1)).all()):

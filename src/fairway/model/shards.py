@@ -69,10 +69,13 @@ def _read_index(path: Path) -> Shards:
         is_map = isinstance(file_of, dict) and file_of and all(isinstance(v, str) for v in file_of.values())
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise complain(
-            Code.CHECKPOINT_UNREADABLE, f"{path.name} is not an index of shards: {type(error).__name__}"
+            Code.CHECKPOINT_UNREADABLE,
+            f"{path.name}: expected an index of shards with a weight_map, got {type(error).__name__}",
         ) from error
     if not is_map:
-        raise complain(Code.CHECKPOINT_UNREADABLE, f"{path.name} is not an index of shards: weight_map names no files")
+        raise complain(
+            Code.CHECKPOINT_UNREADABLE, f"{path.name}: expected a weight_map that names the file of each tensor"
+        )
     files = []
     for name in dict.fromkeys(file_of.values()):
         if Path(name).name != name:

@@ -43,7 +43,7 @@ HALVES_RANGE = 4
 
 LARGE_MAGNITUDE = 30.0
 NEAR_EDGE_SHARE = 0.9
-"""Edges of floats without declared ends are spread over NEAR_EDGE_SHARE * LARGE_MAGNITUDE..LARGE_MAGNITUDE: a constant has a variance of zero."""
+"""Edges of floats without declared ends are at this share of LARGE_MAGNITUDE or more: a constant has no variance."""
 
 FAR_MAGNITUDE = 4 * LARGE_MAGNITUDE
 """The magnitude of some `large` values: exp overflows or vanishes in float32 beyond ±104."""

@@ -15,7 +15,7 @@ from fairway.record.files import METADATA_KEY, get_record_path, hash_checkpoint,
 from fairway.record.schema import Record
 from fairway.record.schema_parts import DataFileRecord, FileRecord, LinkedFileRecord
 from fairway.record.writer import format_short, write_record
-from fairway.workers.staging import Janitor, commit_files, open_workshop
+from fairway.workers.workshop import Janitor, commit_files, open_workshop
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -55,7 +55,7 @@ def make_workshop(path: Path, janitor: Janitor) -> Iterator[Path]:
 def deliver(
     folder: Path, candidate: Path, target: Path, record: Record, stored: WeightStorage, overwrite: bool = False
 ) -> Record:
-    """Put the file with the short record in it, its weights and its record in place: all of them, or none.
+    """Put the file, its weights and its record in place: all of them, or none. The file gets the short record.
 
     `folder` is the workshop. Return the record with the hashes of what was delivered.
     """

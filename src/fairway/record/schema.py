@@ -1,8 +1,8 @@
 """The record: everything known about a file, as one typed and versioned schema.
 
 `fairway.record.writer` turns a record into JSON, and `fairway.record.reader` reads it back. A field keeps its JSON key
-and its meaning within one format. `RECORD_FORMAT` is raised if a field is removed or changes its meaning. Fields that this
-version does not know are kept.
+and its meaning within one format. `RECORD_FORMAT` is raised if a field is removed or changes its meaning. Fields that
+this version does not know are kept.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class QuantizedRecord(RecordPart):
 
 
 class FileSizeRecord(RecordPart):
-    """The size of a file with its weights, and its nodes."""
+    """The size of a file with its weights, and the number of its nodes."""
 
     bytes: int = 0
     nodes: int = 0

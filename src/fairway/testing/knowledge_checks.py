@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fairway.convert.remedies.catalogue import CATALOGUE
 from fairway.diagnostics.knowledge.entry import BadEntryError, KnownBug, find_folder, load_shipped_entries, read_entries
 
 
-def check_knowledge(source: Any, *, remedies: tuple[str, ...] = ()) -> list[KnownBug]:
+def check_knowledge(source: object, *, remedies: tuple[str, ...] = ()) -> list[KnownBug]:
     """Read the entries of a package or a folder. Each must be complete, with a new id and a remedy that exists.
 
     `remedies` are names of remedies that are not installed in the test environment.

@@ -33,7 +33,7 @@ class MixedModel(nn.Module):
 
 
 def make_case(
-    route: str, model: nn.Module | None = None, args: tuple[Any, ...] = (), input_names: tuple[str, ...] = ()
+    route: str, model: nn.Module | None = None, args: tuple[object, ...] = (), input_names: tuple[str, ...] = ()
 ) -> Case:
     """Make a case as the ladder does. The default model has something for several remedies."""
     if model is None:
@@ -42,7 +42,7 @@ def make_case(
     return Case(model.eval(), args, {}, parse_route(route), (), input_names, input_names[:1])
 
 
-def check_remedy(remedy: Remedy, model: nn.Module | None = None, args: tuple[Any, ...] = ()) -> None:
+def check_remedy(remedy: Remedy, model: nn.Module | None = None, args: tuple[object, ...] = ()) -> None:
     """Run all checks on every route, with a model that has the defect if one is given."""
     check_metadata(remedy)
     matched = False

@@ -46,7 +46,7 @@ from fairway.tune.quantize.search import Mix, MixEvaluator, find_smallest_mix
 from fairway.tune.quantize.tradeoff_chart import draw_ranking
 from fairway.tune.quantize.trial_log import LayerTrial, TrialFile, read_calibration_count
 from fairway.workers.fanout import IN_PROCESS, Parallelism, fan_out
-from fairway.workers.staging import replace_file
+from fairway.workers.workshop import replace_file
 
 Item = TypeVar("Item")
 TRIALS_FILE = "trials.jsonl"

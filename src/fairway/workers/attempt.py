@@ -27,7 +27,7 @@ from typing import Any, Literal, TextIO
 
 from fairway.diagnostics import Finding, Where
 from fairway.diagnostics.errors import UserError
-from fairway.workers.staging import Janitor
+from fairway.workers.workshop import Janitor
 
 Status = Literal["done", "raised", "timeout", "memory", "died"]
 MessageSink = Callable[[Any], None]

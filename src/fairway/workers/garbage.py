@@ -13,7 +13,10 @@ torch, and a tenth of that of a capture."""
 
 @contextmanager
 def collect_garbage_rarely() -> Iterator[None]:
-    """Collect rarely, also in processes forked meanwhile. A higher threshold, or 0 for never, is kept."""
+    """Collect garbage rarely inside the block, also in processes forked there.
+
+    A threshold that is already higher, or 0 for never, is kept.
+    """
     threshold, *rest = gc.get_threshold()
     gc.set_threshold(max(threshold, RARE_COLLECTION_OBJECTS) if threshold else 0, *rest)
     try:

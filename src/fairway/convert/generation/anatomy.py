@@ -95,7 +95,7 @@ def _refuse_other_models(model: torch.nn.Module) -> None:
     kind = type(model).__name__
     library = sys.modules.get("transformers.modeling_utils")
     if library is None or not isinstance(model, library.PreTrainedModel):
-        raise complain(Code.NOT_A_GENERATOR, f"{kind} is not a model of transformers")
+        raise complain(Code.NOT_A_GENERATOR, f"expected a model of transformers, got {kind}")
     known: TransformersModel = model
     if not known.can_generate():
         raise complain(

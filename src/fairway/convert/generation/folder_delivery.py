@@ -1,7 +1,7 @@
 """Delivers a folder completely or not at all, whatever process is killed.
 
 A new folder is put in place by one rename. An existing one keeps its other files, such as a tokenizer's, and the
-export's files in it are replaced as a set (see workers/staging.py).
+export's files in it are replaced as a set (see workers/workshop.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fairway.convert.generation.file_names import WRITTEN
 from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
 from fairway.record.delivery import check_target
-from fairway.workers.staging import Janitor, commit_files, flush_to_disk, open_workshop
+from fairway.workers.workshop import Janitor, commit_files, flush_to_disk, open_workshop
 
 
 def check_folder(folder: Path, overwrite: bool) -> None:

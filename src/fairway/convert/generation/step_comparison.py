@@ -124,7 +124,10 @@ class _LogitScale:
         return to_array(outputs[0][:, -self._steps :]).astype(np.float64)
 
     def tolerance(self, generously: bool = False) -> FloatArray:
-        """Return each element's allowed error; `generously` also uses PyTorch with nudged weights and plain sums."""
+        """Return each element's allowed error.
+
+        With `generously`, it also covers PyTorch's results with nudged weights and with plain arithmetic.
+        """
         yardstick = Yardstick(self._dtype, not self.reason)
         if self.reason:
             yardstick.learn(collect_cells(find_buckets(self.truth), np.zeros_like(self.truth)), 0.0)

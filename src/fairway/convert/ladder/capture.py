@@ -147,7 +147,7 @@ def _apply_remedies(stack: ExitStack, case: Case, matches: Sequence[tuple[str, M
 def _resolve_name_clash(case: Case) -> tuple[str, ...]:
     """Rename outputs that have the name of an input, and return the names.
 
-    The file can then be judged at all. The finding keeps it from being verified.
+    Without this the file could not be judged. The finding keeps it from being verified.
     """
     clash = tuple(name for name in case.output_names if name in case.input_names)
     if clash:

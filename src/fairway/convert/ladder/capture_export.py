@@ -99,7 +99,7 @@ def _drop_misnamed_guards(program: torch.export.ExportedProgram) -> None:
         drop_guards_code(program)
 
 
-def make_dynamic_shapes(subject: Subject, how: str) -> tuple[Any, ...]:
+def make_dynamic_shapes(subject: Subject, how: str) -> tuple[object, ...]:
     """Return the spec in the form that torch.export takes."""
     if how == "named":
         dims = _NamedDims(subject)

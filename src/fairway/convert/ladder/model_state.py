@@ -111,7 +111,7 @@ StateKey: TypeAlias = tuple[torch.nn.Module, str, str | None]
 """A module, the name of a value in it, and the table that holds the value; None for plain attributes."""
 
 
-def _list_values(model: torch.nn.Module) -> Iterator[tuple[StateKey, Any]]:
+def _list_values(model: torch.nn.Module) -> Iterator[tuple[StateKey, object]]:
     for module in model.modules():
         if isinstance(module, torch.jit.ScriptModule):
             continue  # its tables are not Python's

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -92,7 +91,7 @@ def describe_error(error: Exception) -> str:
     return f"{type(error).__name__}: {first}"
 
 
-def prove(subject: Subject, install: Callable[[], AbstractContextManager[Any]]) -> str | None:
+def prove(subject: Subject, install: Callable[[], AbstractContextManager[object]]) -> str | None:
     """Compare the changed model with the original at the corners of its domain; return the first difference, or None.
 
     This only chooses a rewrite to try. The file is judged against the original over the entire lattice.
@@ -125,7 +124,7 @@ def find_matches(case: Case, prescription: Prescription) -> list[tuple[str, Matc
 
 
 @contextmanager
-def apply_patches(model: torch.nn.Module, patches: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
+def apply_patches(model: torch.nn.Module, patches: Mapping[object, Callable[..., object]]) -> Iterator[None]:
     """Apply the user's own patches; remove them on leaving."""
     with ExitStack() as stack:
         for original, replacement in patches.items():
@@ -135,7 +134,7 @@ def apply_patches(model: torch.nn.Module, patches: Mapping[Any, Callable[..., An
         yield
 
 
-def _find_owner(model: torch.nn.Module, original: Any) -> tuple[Any, str]:
+def _find_owner(model: torch.nn.Module, original: object) -> tuple[object, str]:
     """Return the class or Python module whose attribute the function is, and the attribute's name."""
     for module in model.modules():
         for cls in type(module).__mro__:

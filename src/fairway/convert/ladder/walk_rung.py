@@ -25,7 +25,7 @@ from fairway.judge.samples import choose_examples
 from fairway.model.dims import Point
 from fairway.record.progress import EventSink
 from fairway.workers.attempt import Outcome
-from fairway.workers.staging import place_beside
+from fairway.workers.workshop import place_beside
 
 
 def walk_rung(session: ExportSession, step: PlannedRung, look: FirstLook, earlier: Sequence[Rung]) -> Rung:

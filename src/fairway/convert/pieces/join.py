@@ -1,4 +1,4 @@
-"""One ONNX graph out of several: `If` on conditions on sizes chooses the piece.
+"""Joins several ONNX graphs to one. An `If` node on the sizes chooses the piece that runs.
 
 Computations that all pieces share run once, before the choice, and each weight is stored once.
 """

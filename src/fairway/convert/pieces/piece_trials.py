@@ -58,7 +58,7 @@ def run_trials(
 
     Differences are excused as the judge does it, unless a capture is wrong beyond any rounding.
     """
-    known: dict[Hashable, Any] = {}
+    known: dict[Hashable, object] = {}
     answers: list[list[bool | None]] = []
     for path, own in zip(paths, points, strict=True):
         try:

@@ -13,14 +13,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
 
 import torch
 from torch.fx import Graph, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from fairway.convert.remedies.contract import Applied, Case, Match, Refusal, Remedy
-from fairway.convert.translations.complex_parts import Parts, join_parts, take_parts
+from fairway.convert.translations.complex_parts import Parts, RuleValue, join_parts, take_parts
 from fairway.convert.translations.complex_rules import RULES
 from fairway.diagnostics import Code
 from fairway.torch_internals import (
@@ -58,7 +57,7 @@ def rewrite_on_parts(program: torch.export.ExportedProgram) -> torch.export.Expo
     """Return the program with its operators on complex tensors written on real ones."""
     program = _make_functional(program)
     graph = program.graph_module.graph
-    parts: dict[Node, Any] = {}
+    parts: dict[Node, RuleValue] = {}
     changed = False
     fake = detect_fake_mode([node.meta.get("val") for node in graph.nodes])
     # Python kernels, too: those in C++ cannot resize what has symbolic sizes.
@@ -100,23 +99,23 @@ def _writes_in_place(program: torch.export.ExportedProgram) -> bool:
 
 def _rename_outputs(program: torch.export.ExportedProgram) -> None:
     """Let the signature name the nodes that the graph returns now."""
-    returned: Any = program.graph.output_node().args[0]
+    returned: RuleValue = program.graph.output_node().args[0]
     for spec, node in zip(program.graph_signature.output_specs, returned, strict=True):
         if isinstance(node, Node) and spec.arg.name != node.name:
             program.graph_signature.replace_all_uses(spec.arg.name, node.name)
 
 
-def _find_rule(node: Node) -> Callable[..., Any] | None:
+def _find_rule(node: Node) -> Callable[..., RuleValue] | None:
     packet = getattr(node.target, "overloadpacket", None)
     if packet is None or node.target in _LEFT_WHOLE or not str(packet).startswith("aten."):
         return None
     return RULES.get(packet.__name__)
 
 
-def _rewrite(graph: Graph, node: Node, parts: dict[Node, Any]) -> bool:
+def _rewrite(graph: Graph, node: Node, parts: dict[Node, RuleValue]) -> bool:
     """Put a node's counterpart on real tensors into the graph; tell whether there is one."""
     if node.target is operator.getitem:
-        source: Any = node.args[0]
+        source: RuleValue = node.args[0]
         if source in parts and isinstance(parts[source], list):
             return _replace(graph, node, parts[source][node.args[1]], parts)
         return False
@@ -128,7 +127,7 @@ def _rewrite(graph: Graph, node: Node, parts: dict[Node, Any]) -> bool:
     for item in inputs:
         needed += [*_get_parts(graph, item, parts)] if _is_complex(item) else [item]
 
-    def compute(*values: Any) -> Any:
+    def compute(*values: RuleValue) -> RuleValue:
         given = iter(values)
         here = {item: Parts(next(given), next(given)) if _is_complex(item) else next(given) for item in inputs}
         args, kwargs = _replace_nodes(node.args, here), _replace_nodes(node.kwargs, here)
@@ -138,8 +137,8 @@ def _rewrite(graph: Graph, node: Node, parts: dict[Node, Any]) -> bool:
         traced, results = _trace(compute, [item.meta["val"] for item in needed])
     except NotImplementedError:
         return False
-    places: dict[Node, Any] = dict(zip((n for n in traced.nodes if n.op == "placeholder"), needed, strict=True))
-    flat: Any = graph.graph_copy(traced, places)
+    places: dict[Node, RuleValue] = dict(zip((n for n in traced.nodes if n.op == "placeholder"), needed, strict=True))
+    flat: RuleValue = graph.graph_copy(traced, places)
     about = {key: value for key, value in node.meta.items() if key not in ("val", "tensor_meta", "unbacked_bindings")}
     for inner in traced.nodes:
         if inner.op == "call_function":
@@ -148,7 +147,7 @@ def _rewrite(graph: Graph, node: Node, parts: dict[Node, Any]) -> bool:
     return _replace(graph, node, made, parts)
 
 
-def _replace_nodes(value: Any, here: dict[Node, Any]) -> Any:
+def _replace_nodes(value: RuleValue, here: dict[Node, RuleValue]) -> RuleValue:
     if isinstance(value, Node):
         return here[value]
     if isinstance(value, list | tuple):
@@ -158,11 +157,11 @@ def _replace_nodes(value: Any, here: dict[Node, Any]) -> Any:
     return value
 
 
-def _trace(compute: Callable[..., Any], values: Sequence[Any]) -> tuple[Graph, Any]:
+def _trace(compute: Callable[..., RuleValue], values: Sequence[RuleValue]) -> tuple[Graph, RuleValue]:
     """Return what the rule computes as a graph, and the structure of what it returns."""
-    structure: list[Any] = []
+    structure: list[RuleValue] = []
 
-    def flat(*given: Any) -> list[Any]:
+    def flat(*given: RuleValue) -> list[RuleValue]:
         result = compute(*given)
         if result is NotImplemented:
             raise NotImplementedError
@@ -174,25 +173,25 @@ def _trace(compute: Callable[..., Any], values: Sequence[Any]) -> tuple[Graph, A
         return make_fx(flat)(*values).graph, structure[-1]
 
 
-def _get_parts(graph: Graph, node: Node, parts: dict[Node, Any]) -> Any:
+def _get_parts(graph: Graph, node: Node, parts: dict[Node, RuleValue]) -> RuleValue:
     """Return the nodes of a complex node's parts; those of an input or of an operator left whole are made here."""
     if node not in parts:
         traced, _ = _trace(lambda value: take_parts(value), [node.meta["val"]])
         source = next(n for n in traced.nodes if n.op == "placeholder")
         with graph.inserting_before(_find_next_operator(node)):
-            made: Any = graph.graph_copy(traced, {source: node})
+            made: RuleValue = graph.graph_copy(traced, {source: node})
         parts[node] = Parts(*made)
     return parts[node]
 
 
 def _find_next_operator(node: Node) -> Node:
-    """Return the next node that is no input: inputs come first in a graph."""
+    """Return the next node that is not an input. Inputs come first in a graph."""
     while (node := node.next).op == "placeholder":
         pass
     return node
 
 
-def _replace(graph: Graph, node: Node, made: Any, parts: dict[Node, Any]) -> bool:
+def _replace(graph: Graph, node: Node, made: RuleValue, parts: dict[Node, RuleValue]) -> bool:
     """Keep the parts for the nodes behind, and put a complex tensor made of them where one is still needed."""
     if isinstance(made, Node):
         node.replace_all_uses_with(made)
@@ -203,8 +202,8 @@ def _replace(graph: Graph, node: Node, made: Any, parts: dict[Node, Any]) -> boo
     users = [user for user in node.users if _find_rule(user) is None]
     if users:
         traced, _ = _trace(lambda *pair: join_parts(Parts(*pair)), [item.meta["val"] for item in made])
-        places: dict[Node, Any] = dict(zip((n for n in traced.nodes if n.op == "placeholder"), made, strict=True))
-        joined: Any = graph.graph_copy(traced, places)
+        places: dict[Node, RuleValue] = dict(zip((n for n in traced.nodes if n.op == "placeholder"), made, strict=True))
+        joined: RuleValue = graph.graph_copy(traced, places)
         joined = joined[0] if isinstance(joined, list | tuple) else joined
         parts[joined] = made
         for user in users:

@@ -37,8 +37,8 @@ def detect(case: Case) -> Match | Refusal:
 
 
 def make_block_comparison(model: torch.nn.Module, cut: ShortenedModel | None) -> Callable[[Origin], bool]:
-    """Return a predicate: is a tensor of the model the same in all blocks for which its own block is captured?"""
-    alike: dict[Origin, list[Any]] = {}
+    """Return a function that tells whether a tensor is the same in all blocks that one captured block represents."""
+    alike: dict[Origin, list[object]] = {}
     for repeat in cut.repeats if cut is not None else ():
         paths = [repeat.block(number) for number in range(repeat.count)]
         blocks = [cut.removed[p] if cut is not None and p in cut.removed else model.get_submodule(p) for p in paths]

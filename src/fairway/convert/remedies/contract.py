@@ -74,7 +74,7 @@ class Case:
     """The remedies that the record names only if they are in `used`. Those with translations are always so."""
 
     @property
-    def named_inputs(self) -> dict[str, Any]:
+    def named_inputs(self) -> dict[str, object]:
         """The example inputs by the names of forward's parameters."""
         signature = inspect.signature(self.model.forward)
         return dict(signature.bind(*self.args, **self.kwargs).arguments)
@@ -149,7 +149,7 @@ def track_use(case: Case, function: Translation) -> Translation:
     name = case.applying
 
     @wraps(function)
-    def translate_and_track(*args: Any, **kwargs: Any) -> Any:
+    def translate_and_track(*args: object, **kwargs: object) -> object:
         case.used.add(name)
         return function(*args, **kwargs)
 

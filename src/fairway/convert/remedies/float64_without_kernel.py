@@ -1,7 +1,7 @@
 """Activations in float64 are written out to the precision of a double.
 
 onnxruntime 1.31 has Erf, Gelu, Softplus, Elu, Selu, LeakyRelu and Mish in float32 only, so a float64 model with one of
-them cannot be loaded. It has Exp, Log, Tanh and arithmetic. Erf is made of polynomials.
+them cannot be loaded. It has Exp, Log, Tanh and arithmetic. Erf is computed with polynomials.
 
 Refuses nothing, since the graph is not known yet. Convolutions and recurrent layers, which have no float64 kernel
 either, are left alone.
@@ -124,7 +124,7 @@ def write_out(model: ir.Model) -> bool:
 
 
 def _replace(node: ir.Node) -> None:
-    def read_attribute(name: str, default: Any) -> Any:
+    def read_attribute(name: str, default: object) -> object:
         attribute = node.attributes.get(name)
         return default if attribute is None else _restore_digits(attribute.value)
 
@@ -135,7 +135,7 @@ def _replace(node: ir.Node) -> None:
     ir.convenience.replace_nodes_and_values(node.graph, node, [node], list(writer.nodes), node.outputs, [result])
 
 
-def _restore_digits(value: Any) -> Any:
+def _restore_digits(value: object) -> object:
     """Return 0.1 for float32's 0.100000001: an attribute has no more digits, but the model's own number had."""
     return float(f"{value:.7g}") if isinstance(value, float) else value
 

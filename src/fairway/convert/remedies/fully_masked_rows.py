@@ -17,11 +17,11 @@ import inspect
 import math
 import sys
 from contextlib import AbstractContextManager
-from typing import Any
 
 import torch
 
 from fairway.convert.remedies.contract import Case, Match, Refusal, Remedy, add_translations
+from fairway.convert.translations.builders import GraphValue
 from fairway.diagnostics import Code, Where
 
 ATTENTION_LAYERS = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer, torch.nn.TransformerDecoderLayer)
@@ -29,15 +29,15 @@ MENTIONS = ("scaled_dot_product_attention", "sdpa", "multi_head_attention_forwar
 
 
 def translate(
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any = None,
+    query: GraphValue,
+    key: GraphValue,
+    value: GraphValue,
+    attn_mask: GraphValue = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
-) -> Any:
+) -> GraphValue:
     """Attention over any number of leading dims."""
     from onnxscript import opset18 as op
 
@@ -61,7 +61,7 @@ def translate(
     return op.MatMul(op.Where(empty, zero, op.Softmax(scores, axis=-1)), value)
 
 
-def _repeat_heads(op: Any, part: Any, query: Any) -> Any:
+def _repeat_heads(op: GraphValue, part: GraphValue, query: GraphValue) -> GraphValue:
     """Repeat each key or value head once for each of its query heads: [batch, heads, length, width]."""
     heads, groups = query.shape[1], query.shape[1] // part.shape[1]
     rest = op.Shape(part, start=2)

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from fairway.convert.remedies.contract import Applied, Case, Match, Refusal, Remedy
 from fairway.diagnostics import Code
+from fairway.torch_internals import Untyped
 
 MAX_PLACES = 128
 """Positions up to which the loop is captured. Each is a step in the graph."""
@@ -36,7 +36,9 @@ class LoopOverAllPlaces(TorchFunctionMode):
         super().__init__()
         self._on_use = on_use
 
-    def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Untyped, types: Untyped, args: Sequence[Untyped] = (), kwargs: Untyped = None
+    ) -> Untyped:
         kwargs = kwargs or {}
         places = getattr(args[0], _PLACES, 0) if func in _ITERATING_FUNCTIONS and args else 0
         if places and tuple(args[1:]) in ((), (0,)) and not kwargs:

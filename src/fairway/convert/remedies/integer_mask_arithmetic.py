@@ -14,19 +14,19 @@ import inspect
 import re
 import sys
 from contextlib import AbstractContextManager
-from typing import Any
 
 import torch
 from packaging.version import Version
 
 from fairway.convert.remedies.contract import Case, Match, Refusal, Remedy, add_translations
+from fairway.convert.translations.builders import GraphValue
 from fairway.diagnostics import Code, Where
 
 SINCE = Version("2.13")
 NUMBER_MINUS = re.compile(r"\brsub\(|(?<![\w.])\d+\.\d*(e[+-]?\d+)?\s*-\s*[A-Za-z_(]")
 
 
-def translate(self: Any, other: float, alpha: float = 1.0) -> Any:
+def translate(self: GraphValue, other: float, alpha: float = 1.0) -> GraphValue:
     """Compute `other - alpha * self`, in float if `other` is a float and `self` an integer tensor."""
     import onnx_ir as ir
     from onnxscript import opset18 as op

@@ -2,8 +2,9 @@
 
 The exporter runs the loop and records its steps, so the file repeats exactly as many as the example had. The user's
 function is rewritten, with the loop as `scan` or `while_loop` for torch.export, and compiled by TorchScript for the
-traced routes. A loop that ends on a value, by `break` or `while`, becomes a `while_loop`. The remedy refuses a `return`
-inside the loop, a list that is filled under a condition or by a loop that ends early, and writes through another name.
+traced routes. A loop that ends on a value, by `break`, `return` or `while`, becomes a `while_loop`. The remedy refuses,
+for example, a `while` that fills a list, a `return` in a loop that is not at the top of its function, a list that is
+read while every step fills it, and writes through another name.
 """
 
 from __future__ import annotations

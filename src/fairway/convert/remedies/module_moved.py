@@ -10,13 +10,12 @@ as before, and fails as before.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import Any
 
 from torch import nn
 
 from fairway.convert.remedies.contract import Applied, Case, Match, Refusal, Remedy
 from fairway.diagnostics import Code
-from fairway.torch_internals import parse_to_arguments, patch_attribute
+from fairway.torch_internals import Untyped, parse_to_arguments, patch_attribute
 
 
 def detect(case: Case) -> Match | Refusal:
@@ -25,7 +24,7 @@ def detect(case: Case) -> Match | Refusal:
     return Match("parts that have the type already are not moved")
 
 
-def is_in_place(module: nn.Module, args: Any, kwargs: Any) -> bool:
+def is_in_place(module: nn.Module, args: Untyped, kwargs: Untyped) -> bool:
     """Return whether every tensor of the module already has the device and type that `to` was called with."""
     device, dtype, _, _ = parse_to_arguments(*args, **kwargs)
     tensors = (*module.parameters(), *module.buffers())
@@ -37,7 +36,7 @@ def is_in_place(module: nn.Module, args: Any, kwargs: Any) -> bool:
 def apply(case: Case, match: Match) -> Applied:
     original, on_use = nn.Module.to, case.list_if_used()
 
-    def to(self: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
+    def to(self: nn.Module, *args: Untyped, **kwargs: Untyped) -> nn.Module:
         if not is_in_place(self, args, kwargs):
             return original(self, *args, **kwargs)
         on_use()

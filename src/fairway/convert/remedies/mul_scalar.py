@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from importlib import metadata
-from typing import Any
 
 import torch
 from packaging.version import Version
 
 from fairway.convert.remedies.contract import Case, Match, Refusal, Remedy, add_translations
+from fairway.convert.translations.builders import GraphValue
 from fairway.diagnostics import Code
 
 SINCE, FIXED = Version("2.13"), Version("0.7.2")
 
 
-def translate(self: Any, other: float) -> Any:
+def translate(self: GraphValue, other: float) -> GraphValue:
     """Compute `self * other`, in float if `other` is a float and `self` an integer tensor."""
     import onnx_ir as ir
     from onnxscript import opset18 as op

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 
-from fairway.torch_internals import check, read_internal, replace_internals
+from fairway.torch_internals import Untyped, check, read_internal, replace_internals
 
 
 class LongestLength:
@@ -22,11 +21,11 @@ class LongestLength:
     def __init__(self, lengths: torch.Tensor) -> None:
         self._lengths = lengths
 
-    def __gt__(self, other: Any) -> bool:
+    def __gt__(self, other: object) -> bool:
         """Return False: torch refuses a total length below it, and checks of values are left to the user."""
         return False
 
-    def to_number(self, maximum: Any) -> Any:
+    def to_number(self, maximum: Untyped) -> Untyped:
         longest = self._lengths.max().item()
         check(longest >= 0)
         check(longest <= maximum)
@@ -38,10 +37,10 @@ class RowLengths:
 
     device = torch.device("cpu")
 
-    def __init__(self, lengths: torch.Tensor, batch: Any) -> None:
+    def __init__(self, lengths: torch.Tensor, batch: Untyped) -> None:
         self.tensor, self._batch = lengths, batch
 
-    def __getitem__(self, step: int) -> Any:
+    def __getitem__(self, step: int) -> object:
         assert step == 0, "torch reads only the first one, which is the batch size"
         return self._batch
 
@@ -52,19 +51,19 @@ class RowLengths:
 class _PackedFunctions:
     """Replaces the packing functions of torch.nn.utils.rnn."""
 
-    def __init__(self, original: Any) -> None:
+    def __init__(self, original: Untyped) -> None:
         self._original = original
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._original, name)
 
-    def _pack_padded_sequence(self, input: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> Any:
+    def _pack_padded_sequence(self, input: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> object:
         padded = input.transpose(0, 1) if batch_first else input
         return padded, RowLengths(lengths, padded.shape[1])
 
     def _pad_packed_sequence(
-        self, data: torch.Tensor, sizes: Any, batch_first: bool, padding_value: float, total: Any
-    ) -> Any:
+        self, data: torch.Tensor, sizes: Untyped, batch_first: bool, padding_value: float, total: Untyped
+    ) -> Untyped:
         if not isinstance(sizes, RowLengths):
             return self._original._pad_packed_sequence(data, sizes, batch_first, padding_value, total)
         time = data.shape[0]
@@ -90,10 +89,10 @@ def keep_padded() -> Iterator[None]:
         yield
 
 
-def _skip_row_lengths(check: Any) -> Any:
+def _skip_row_lengths(check: Untyped) -> Untyped:
     """Return a check of a layer's inputs that accepts row lengths, which are no plain numbers."""
 
-    def check_others(self: Any, input: torch.Tensor, hidden: Any, batch_sizes: Any) -> None:
+    def check_others(self: Untyped, input: torch.Tensor, hidden: Untyped, batch_sizes: Untyped) -> None:
         if not isinstance(batch_sizes, RowLengths):
             check(self, input, hidden, batch_sizes)
 

@@ -20,17 +20,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from fairway.convert.remedies.contract import Applied, Case, Match, Refusal, Remedy, add_translations
 from fairway.convert.remedies.packed_sequence import RowLengths, keep_padded
+from fairway.convert.translations.builders import GraphValue
 from fairway.diagnostics import Code, Where
-from fairway.torch_internals import read_dynamo_config, read_internal, replace_internal
+from fairway.torch_internals import Untyped, read_dynamo_config, read_internal, replace_internal
 
 GATE_ORDER = {"GRU": (1, 0, 2), "LSTM": (0, 3, 1, 2), "RNN_TANH": (0,), "RNN_RELU": (0,)}
 """The position of each of ONNX's gates in torch's weights. GRU: z r h against r z n. LSTM: i o f c against i f g o."""
+
+Values = list[GraphValue]
 
 VF_NAMES = {"gru": "GRU", "lstm": "LSTM", "rnn_tanh": "RNN_TANH", "rnn_relu": "RNN_RELU"}
 
@@ -80,17 +82,17 @@ def _infer_shapes(
 class _PaddedFunctions:
     """Replaces torch's recurrent functions: calls on padded tensors go to our operator, others to torch."""
 
-    def __init__(self, original: Any) -> None:
+    def __init__(self, original: Untyped) -> None:
         self._original = original
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Untyped:
         original = getattr(self._original, name)
         mode = VF_NAMES.get(name)
         return original if mode is None else _make_opaque(mode, original)
 
 
-def _make_opaque(mode: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*args: Any) -> Any:
+def _make_opaque(mode: str, original: Callable[..., Untyped]) -> Callable[..., Untyped]:
+    def call(*args: Untyped) -> Untyped:
         lengths = None
         if isinstance(args[3], (list, tuple)):  # a packed sequence passes its batch sizes second, the states third
             if not isinstance(args[1], RowLengths):
@@ -112,21 +114,21 @@ class LayerSettings:
 
     mode: str
     biased: bool
-    lengths: Any  # of the rows, as a value of the graph, or None
+    lengths: GraphValue  # of the rows, as a value of the graph, or None
 
 
 def translate(
-    input: Any,
-    hidden: Any,
-    cell: Any,
-    weights: Sequence[Any],
+    input: GraphValue,
+    hidden: GraphValue,
+    cell: GraphValue,
+    weights: Sequence[GraphValue],
     mode: str,
     biased: bool,
     layers: int,
     bidirectional: bool,
     batch_first: bool,
-    lengths: Any = None,
-) -> tuple[Any, Any, Any]:
+    lengths: GraphValue = None,
+) -> tuple[GraphValue, GraphValue, GraphValue]:
     """Write the operator as ONNX's recurrent nodes, one per layer. Time and batch appear in no constant."""
     from onnxscript import opset18 as op
 
@@ -151,34 +153,34 @@ def translate(
 
 
 def _write_layer(
-    op: Any, sequence: Any, first: list[Any], chunks: list[list[Any]], settings: LayerSettings, reverse: bool = False
-) -> tuple[Any, ...]:
+    op: Untyped, inputs: GraphValue, first: Values, chunks: list[Values], settings: LayerSettings, reverse: bool = False
+) -> tuple[GraphValue, ...]:
     """Write one node for all directions. Return the sequence [time, batch, features] and the last states."""
     mode = settings.mode
     gates = GATE_ORDER[mode]
     hidden_size = int(chunks[0][1].shape[0]) // len(gates)
     direction = "bidirectional" if len(chunks) == 2 else "reverse" if reverse else "forward"
-    options: dict[str, Any] = {"hidden_size": hidden_size, "direction": direction}
+    options: dict[str, GraphValue] = {"hidden_size": hidden_size, "direction": direction}
     if mode == "GRU":
         options["linear_before_reset"] = 1
     if mode.startswith("RNN"):
         options["activations"] = [mode.removeprefix("RNN_").capitalize()] * len(chunks)
 
-    def stack_directions(index: int) -> Any:
+    def stack_directions(index: int) -> GraphValue:
         ordered = (_reorder_gates(op, chunk[index], gates, hidden_size) for chunk in chunks)
         return op.Concat(*(op.Unsqueeze(weight, [0]) for weight in ordered), axis=0)
 
     bias = op.Concat(stack_directions(2), stack_directions(3), axis=1) if settings.biased else None
     weights = stack_directions(0), stack_directions(1)
     node = getattr(op, mode.partition("_")[0])
-    steps, *states = node(sequence, *weights, bias, settings.lengths, *first, **options)
+    steps, *states = node(inputs, *weights, bias, settings.lengths, *first, **options)
     # [time, directions, batch, hidden] to [time, batch, directions * hidden]; 0 keeps a dim as it is.
     return (op.Reshape(op.Transpose(steps, perm=[0, 2, 1, 3]), [0, 0, -1]), *states)
 
 
 def _write_projected_layer(
-    op: Any, sequence: Any, first: list[Any], chunks: list[list[Any]], settings: LayerSettings
-) -> tuple[Any, ...]:
+    op: Untyped, sequence: GraphValue, first: Values, chunks: list[Values], settings: LayerSettings
+) -> tuple[GraphValue, ...]:
     """Write an LSTM with projection as one without, per direction. The module's docstring has the algebra."""
     import onnx_ir as ir
 
@@ -200,7 +202,7 @@ def _write_projected_layer(
     return op.Concat(*steps, axis=2), op.Concat(*last, axis=0), op.Concat(*last_cell, axis=0)
 
 
-def _reorder_gates(op: Any, weight: Any, gates: tuple[int, ...], size: int) -> Any:
+def _reorder_gates(op: Untyped, weight: GraphValue, gates: tuple[int, ...], size: int) -> GraphValue:
     parts = (op.Slice(weight, [g * size], [(g + 1) * size], [0]) for g in gates)
     return weight if len(gates) == 1 else op.Concat(*parts, axis=0)
 

@@ -1,8 +1,8 @@
 """A branch on a value that only saves work, such as `if mask.any(): x = fill(x, mask)`, always takes one side.
 
 torch.export cannot capture a decision on a value, and a trace keeps the example's. If both sides give the same result,
-because the longer one does nothing when there is nothing to do, one of them is captured. To find it, the model is run
-with each: it must agree with the unchanged model over the corners of its domain.
+because the longer side has no effect on inputs that do not need it, one side is captured. To find it, the model is run
+with each side: it must agree with the unchanged model over the corners of its domain.
 
 A size that depends on values, as of `mask.nonzero()`, counts as large if `forward` asks whether it is zero, as in
 `if rows.numel() == 0: return x`. The other side does nothing either when there are no rows.
@@ -20,7 +20,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -28,7 +27,7 @@ from torch.overrides import TorchFunctionMode
 from fairway.convert.remedies.constants import Constants
 from fairway.convert.remedies.contract import Applied, Case, Match, Refusal, Remedy
 from fairway.diagnostics import Code, Where
-from fairway.torch_internals import replace_internal
+from fairway.torch_internals import Untyped, replace_internal
 
 Site = tuple[str, int]
 """File and line of a decision."""
@@ -53,11 +52,13 @@ class DecidedBranches(TorchFunctionMode):
         self._given: Counter[Site] = Counter()
         self.met: dict[Site, str] = {}
 
-    def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Untyped, types: Untyped, args: Sequence[Untyped] = (), kwargs: Untyped = None
+    ) -> Untyped:
         asks = func is torch.Tensor.__bool__ or (func is torch.Tensor.item and args[0].dtype == torch.bool)
         if not asks:
             return func(*args, **(kwargs or {}))
-        frame: Any = sys._getframe(1)
+        frame: Untyped = sys._getframe(1)
         while frame.f_code.co_name == "__torch_function__":  # torch.export's own modes come in between
             frame = frame.f_back
         site = (frame.f_code.co_filename, frame.f_lineno)
@@ -75,7 +76,7 @@ def assume_large_sizes() -> Iterator[None]:
     """Answer questions about a size that depends on values as for a large one, if they have no answer."""
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, free_unbacked_symbols
 
-    original: Any = torch.SymBool.__bool__
+    original: Untyped = torch.SymBool.__bool__
 
     def decide(self: torch.SymBool) -> bool:
         try:

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import math
 from contextlib import contextmanager
-from typing import Any
 
 from fairway.convert.remedies.contract import Applied, Case, Match, Refusal, Remedy
 from fairway.diagnostics import Code
-from fairway.torch_internals import constant_tolerances, read_internal, replace_internal
+from fairway.torch_internals import Untyped, constant_tolerances, read_internal, replace_internal
 
 
 def detect(case: Case) -> Match | Refusal:
@@ -31,7 +30,7 @@ def apply(case: Case, match: Match) -> Applied:
 
     original, on_use = read_internal("match_constant"), case.list_if_used()
 
-    def match_constant(self: Any, pattern: Any, value: Any) -> bool:
+    def match_constant(self: Untyped, pattern: Untyped, value: Untyped) -> bool:
         if pattern.value not in (0, 1):
             return bool(original(self, pattern, value))
         exact = bool(original(self, PatternConstant(pattern.value, 0.0, 0.0), value))

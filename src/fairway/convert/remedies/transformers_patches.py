@@ -24,7 +24,7 @@ import torch
 
 from fairway.convert.remedies.contract import Applied, Case, Match, Refusal, Remedy, add_translations
 from fairway.diagnostics import Code, Where
-from fairway.torch_internals import patch_attribute
+from fairway.torch_internals import Untyped, patch_attribute
 
 Patches = dict[str, list[tuple[str, str, Any]]]
 """The table of transformers: by exporter, the path of a module or class, an attribute, and its replacement."""
@@ -47,9 +47,9 @@ def detect(case: Case) -> Match | Refusal:
 
 @contextmanager
 def apply(case: Case, match: Match) -> Applied:
-    tools: Any = importlib.import_module("transformers.exporters.utils")
-    dynamo: Any = importlib.import_module("transformers.exporters.exporter_dynamo")
-    onnx: Any = importlib.import_module("transformers.exporters.exporter_onnx")
+    tools: Untyped = importlib.import_module("transformers.exporters.utils")
+    dynamo: Untyped = importlib.import_module("transformers.exporters.exporter_dynamo")
+    onnx: Untyped = importlib.import_module("transformers.exporters.exporter_onnx")
     dynamo.register_cache_pytrees_for_model(match.data)
     attention = torch.nn.functional.scaled_dot_product_attention
     with ExitStack() as stack:
@@ -64,7 +64,7 @@ def apply(case: Case, match: Match) -> Applied:
         yield
 
 
-def _fix_nodes(tools: Any, program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+def _fix_nodes(tools: Untyped, program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     tools.apply_fx_node_fixes("onnx", program.graph_module)
     return program
 

@@ -20,7 +20,6 @@ import sys
 from collections.abc import Callable
 from contextlib import contextmanager
 from importlib import metadata
-from typing import Any
 
 import torch
 from packaging.version import Version
@@ -30,6 +29,7 @@ from fairway.diagnostics import Code, Where
 from fairway.torch_internals import (
     DisableTorchFunction,
     TransformGetItemToIndex,
+    Untyped,
     get_tracing_state,
     replace_internals,
     set_tracing_state,
@@ -42,13 +42,18 @@ class VmappedFunction:
     """A function mapped by vmap, which keeps the functions nested inside it."""
 
     def __init__(
-        self, original: Callable[..., Any], function: Any, in_dims: Any, out_dims: Any, rest: dict[str, Any]
+        self,
+        original: Callable[..., Untyped],
+        function: Untyped,
+        in_dims: Untyped,
+        out_dims: Untyped,
+        rest: dict[str, Untyped],
     ) -> None:
         self.function, self.in_dims, self.out_dims = function, in_dims, out_dims
         inner = function.plain if isinstance(function, VmappedFunction) else function
-        self.plain: Callable[..., Any] = original(inner, in_dims, out_dims, **rest)
+        self.plain: Callable[..., Untyped] = original(inner, in_dims, out_dims, **rest)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> object:
         axes = None if kwargs else self._axes(args)
         if axes is None:
             return self.plain(*args, **kwargs)
@@ -60,7 +65,7 @@ class VmappedFunction:
             result = self._broadcast(args, axes)
         return result if _is_equal_to_vmap(result, self.plain, args) else self.plain(*args)
 
-    def _axes(self, args: tuple[Any, ...]) -> list[int] | None:
+    def _axes(self, args: tuple[object, ...]) -> list[int] | None:
         """Return the argument that each level maps, outermost first; None if these are not all index vectors."""
         dims = self.in_dims if isinstance(self.in_dims, tuple) else (self.in_dims,) * len(args)
         mapped = [place for place, dim in enumerate(dims) if dim is not None]
@@ -74,8 +79,8 @@ class VmappedFunction:
         inner = self.function._axes(args)
         return None if inner is None or mapped[0] in inner else mapped + inner
 
-    def _broadcast(self, args: tuple[Any, ...], axes: list[int]) -> Any:
-        function: Any = self
+    def _broadcast(self, args: tuple[Untyped, ...], axes: list[int]) -> Untyped:
+        function: Untyped = self
         while isinstance(function, VmappedFunction):
             function = function.function
         reshaped = list(args)
@@ -89,7 +94,7 @@ class VmappedFunction:
         return result.expand([args[position].shape[0] for position in axes])
 
 
-def _is_equal_to_vmap(result: Any, plain: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+def _is_equal_to_vmap(result: Untyped, plain: Callable[..., Untyped], args: tuple[Untyped, ...]) -> bool:
     """Return whether vmap itself, run outside the trace on the example's values, gives exactly this result."""
     if result is None:
         return False
@@ -131,7 +136,9 @@ def _uses_vmap(module: str) -> bool:
 def apply(case: Case, match: Match) -> Applied:
     original = torch.vmap
 
-    def vmap(func: Any, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", **rest: Any) -> Any:
+    def vmap(
+        func: object, in_dims: object = 0, out_dims: object = 0, randomness: str = "error", **rest: object
+    ) -> object:
         return VmappedFunction(original, func, in_dims, out_dims, {"randomness": randomness, **rest})
 
     with replace_internals({"vmap": vmap, "func_vmap": vmap}):

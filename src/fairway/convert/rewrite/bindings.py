@@ -125,7 +125,7 @@ def _reads_first(statement: ast.stmt, name: str) -> bool | None:
 
 @dataclass(frozen=True)
 class LoopNames:
-    """The names that cross the border of a loop."""
+    """The names that a loop carries from step to step, or binds for the code after it."""
 
     carried: tuple[str, ...]
     """Names that each step takes from the one before."""

@@ -14,10 +14,10 @@ import types
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 
+from fairway.convert.rewrite.scalars import RuntimeValue
 from fairway.torch_internals import module_buffers, module_children, module_parameters
 
 
@@ -54,7 +54,7 @@ def _read_lines(file: str, function: types.FunctionType) -> list[str]:
     return [""] * (start - 1) + lines
 
 
-def is_model_code(function: Any) -> bool:
+def is_model_code(function: RuntimeValue) -> bool:
     """Return whether this is a plain Python function outside torch, the standard library and Fairway itself.
 
     Of an installed package only the files that define layers count. A loop in its helpers does not belong to the model.
@@ -96,19 +96,19 @@ def read_source(function: types.FunctionType) -> FunctionSource | None:
     return FunctionSource(function, inspect.getsourcefile(function) or function.__code__.co_filename, node)
 
 
-def unwrap_function(function: Any) -> Any:
+def unwrap_function(function: RuntimeValue) -> RuntimeValue:
     """Return the function behind a bound method, a static method or a class method."""
     function = getattr(function, "__func__", function)
     return inspect.unwrap(function) if isinstance(function, types.FunctionType) else function
 
 
-def find_method(module: torch.nn.Module, name: str) -> Any:
+def find_method(module: torch.nn.Module, name: str) -> RuntimeValue:
     """Return the function that `self.name(...)` runs, or None."""
     own = module.__dict__.get(name)
     return unwrap_function(own if own is not None else inspect.getattr_static(type(module), name, None))
 
 
-def collect_visible_names(function: types.FunctionType) -> dict[str, Any]:
+def collect_visible_names(function: types.FunctionType) -> dict[str, RuntimeValue]:
     """Return the values of the function's free names: its globals, and its closure, which hides them."""
     closure = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -133,7 +133,7 @@ def split_attributes(node: ast.expr) -> tuple[str, ...] | None:
 MISSING = object()
 
 
-def look_up(chain: tuple[str, ...], scope: dict[str, Any]) -> Any:
+def look_up(chain: tuple[str, ...], scope: dict[str, RuntimeValue]) -> RuntimeValue:
     """Return the live object of a dotted name, or `MISSING`. Attributes are read without running properties."""
     value = scope.get(chain[0], MISSING)
     for name in chain[1:]:
@@ -147,7 +147,7 @@ def look_up(chain: tuple[str, ...], scope: dict[str, Any]) -> Any:
     return value
 
 
-def _get_module_attribute(module: torch.nn.Module, name: str) -> Any:
+def _get_module_attribute(module: torch.nn.Module, name: str) -> RuntimeValue:
     for store in (module.__dict__, module_parameters(module), module_buffers(module), module_children(module)):
         if name in store:
             return store[name]

@@ -14,7 +14,6 @@ import types
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
@@ -36,6 +35,7 @@ from fairway.convert.rewrite.functional import FunctionalRewriter
 from fairway.convert.rewrite.install import compile_function, install_functions
 from fairway.convert.rewrite.loop_checks import Refused
 from fairway.convert.rewrite.outline import BLOCK_NAME, outline
+from fairway.convert.rewrite.scalars import RuntimeValue
 from fairway.convert.rewrite.script_blocks import ScriptBlock
 from fairway.convert.rewrite.tensor_aliases import allow_shared_inputs
 from fairway.diagnostics import Where
@@ -53,7 +53,7 @@ class RewriteCandidate:
     where: tuple[Where, ...]
     source: str
     model: torch.nn.Module = field(repr=False, compare=False)
-    replacements: dict[types.FunctionType, Any] = field(repr=False, compare=False)
+    replacements: dict[types.FunctionType, RuntimeValue] = field(repr=False, compare=False)
     sites: tuple[Site, ...] = field(repr=False, compare=False)
     pieces: tuple[ScriptBlock, ...] = field(default=(), repr=False, compare=False)
 
@@ -179,7 +179,7 @@ def make_script_rewrite(model: torch.nn.Module, sites: tuple[Site, ...]) -> Rewr
     return RewriteCandidate("script", where, "\n\n".join(texts), model, replacements, sites, tuple(pieces))
 
 
-def _compile(tree: ast.FunctionDef, source: FunctionSource, extra: dict[str, Any]) -> tuple[Any, str]:
+def _compile(tree: ast.FunctionDef, source: FunctionSource, extra: dict[str, RuntimeValue]) -> tuple[RuntimeValue, str]:
     """Compile the new function, with its decorators. Some decorators of libraries read the place where they stand."""
     try:
         return compile_function(tree, source.function, extra)
@@ -225,13 +225,13 @@ class _FunctionRewriter:
 
     def __init__(self, marked: Marked) -> None:
         self.marked = marked
-        self.replacements: dict[types.FunctionType, Any] = {}
-        self.called: dict[types.FunctionType, Any] = {}
+        self.replacements: dict[types.FunctionType, RuntimeValue] = {}
+        self.called: dict[types.FunctionType, RuntimeValue] = {}
 
     def rewrite(self, function: types.FunctionType, module: torch.nn.Module, inside: bool) -> str:
         source = read_source(function)
         assert source is not None, "a site was found in it"
-        extra: dict[str, Any] = {RUNTIME: runtime}
+        extra: dict[str, RuntimeValue] = {RUNTIME: runtime}
         scope = {**collect_visible_names(function), "self": module}
 
         suspect = _make_marker(function, self.marked)
@@ -256,8 +256,8 @@ class _FunctionRewriter:
         return text
 
     def _rewrite_callee(
-        self, target: ast.expr, scope: dict[str, Any], hidden: set[str], module: torch.nn.Module
-    ) -> Any:
+        self, target: ast.expr, scope: dict[str, RuntimeValue], hidden: set[str], module: torch.nn.Module
+    ) -> RuntimeValue:
         """Return the rewritten form of a user's function that a loop calls, or None if the call can stay."""
         chain = split_attributes(target)
         if chain is None or chain[0] in hidden:

@@ -6,7 +6,6 @@ import ast
 import builtins
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import sympy  # type: ignore[import-untyped]
@@ -14,6 +13,7 @@ import torch
 
 from fairway.convert.rewrite.call_graph import MISSING, look_up, split_attributes
 from fairway.convert.rewrite.lists import read_counting_list
+from fairway.convert.rewrite.scalars import RuntimeValue
 
 RUNTIME = "_fw"
 _BUILTINS = {
@@ -28,7 +28,7 @@ _BUILTINS = {
     "reversed": "reversed_",
 }
 _INSIDE = {"int": "int_", "float": "float_", "str": "text"}
-_LIBRARY: list[tuple[Any, str]] = [
+_LIBRARY: list[tuple[object, str]] = [
     (torch.stack, "stack"),
     (torch.cat, "cat"),
     (torch.concat, "cat"),
@@ -88,7 +88,7 @@ class Expressions(ast.NodeTransformer):
     """
 
     def __init__(
-        self, scope: dict[str, Any], suspect: Callable[[ast.AST], bool], convert: Callable[[ast.expr], str | None]
+        self, scope: dict[str, object], suspect: Callable[[ast.AST], bool], convert: Callable[[ast.expr], str | None]
     ) -> None:
         self.scope, self.suspect, self.convert = scope, suspect, convert
         self.inside = False
@@ -111,7 +111,7 @@ class Expressions(ast.NodeTransformer):
         self.iterated = outer
         return new
 
-    def _live(self, node: ast.expr) -> Any:
+    def _live(self, node: ast.expr) -> object:
         chain = split_attributes(node)
         if chain is None or chain[0] in self.hidden:
             return MISSING
@@ -259,7 +259,7 @@ def _find_names(node: ast.expr) -> set[str]:
     return {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
 
 
-def _to_polynomial(node: ast.expr, symbols: dict[str, tuple[sympy.Symbol, ast.expr]]) -> Any:
+def _to_polynomial(node: ast.expr, symbols: dict[str, tuple[sympy.Symbol, ast.expr]]) -> RuntimeValue:
     """Return the expression as a polynomial. Parts other than sums and products are symbols, equal for equal text."""
     if isinstance(node, ast.Constant) and isinstance(node.value, int):
         return sympy.Integer(node.value)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
 
 import torch
 
@@ -14,7 +13,7 @@ from fairway.convert.rewrite.scalars import RuntimeValue, Selectable, Unrewritab
 from fairway.torch_internals import check, register_pytree_node
 
 MAX_STEPS = 2**31 - 1
-_steps_of_loops: ContextVar[tuple[Any, ...]] = ContextVar("_steps_of_loops", default=())
+_steps_of_loops: ContextVar[tuple[RuntimeValue, ...]] = ContextVar("_steps_of_loops", default=())
 """The most steps of each loop around the current step, from the outside in."""
 
 
@@ -72,7 +71,7 @@ class Growing(Selectable):
         yes, no = _pad(self.rows, room), _pad(other.rows, room)
         return Growing(torch.where(test, yes, no), torch.where(test, self.count, other.count), True)
 
-    def used_rows(self) -> Any:
+    def used_rows(self) -> object:
         """Return the rows in use as one tensor, or None if there are none."""
         if self.rows is None:
             return None
@@ -107,7 +106,7 @@ def _pad(rows: RuntimeValue, like: torch.Tensor) -> torch.Tensor:
     )
 
 
-def _flatten(held: Growing) -> tuple[list[Any], Any]:
+def _flatten(held: Growing) -> tuple[list[object], object]:
     if held.rows is None:
         return [held.count], (False, False)
     return [held.rows, held.count], (True, held.has_room)

@@ -12,7 +12,7 @@ import ast
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
@@ -42,6 +42,7 @@ from fairway.convert.rewrite.flow import (
     union,
 )
 from fairway.convert.rewrite.lists import read_counting_list
+from fairway.convert.rewrite.scalars import RuntimeValue
 from fairway.diagnostics import Where
 from fairway.model.source import is_user_code
 
@@ -74,7 +75,7 @@ Lines = frozenset[tuple[str, int]]
 
 
 def find_suspects(
-    model: torch.nn.Module, given: Mapping[str, Any] | None = None, live: Lines | None = None
+    model: torch.nn.Module, given: Mapping[str, RuntimeValue] | None = None, live: Lines | None = None
 ) -> tuple[Suspect, ...]:
     """Return every suspect of the model, loops and choices before branches, in the order of the source.
 
@@ -85,7 +86,7 @@ def find_suspects(
 
 
 def find_sites(
-    model: torch.nn.Module, given: Mapping[str, Any] | None = None, live: Lines | None = None
+    model: torch.nn.Module, given: Mapping[str, RuntimeValue] | None = None, live: Lines | None = None
 ) -> tuple[Site, ...]:
     """Return the suspects with their code. Without a run, those of libraries are left out, except lists."""
     sites = find_all_sites(model, given)
@@ -98,7 +99,7 @@ def get_site_line(site: Site) -> tuple[str, int]:
     return site.source.file, site.suspect.where.line or 0
 
 
-def find_all_sites(model: torch.nn.Module, given: Mapping[str, Any] | None) -> tuple[Site, ...]:
+def find_all_sites(model: torch.nn.Module, given: Mapping[str, RuntimeValue] | None) -> tuple[Site, ...]:
     sites: dict[tuple[str, str, int, int], Site] = {}
     seen: set[type] = set()
     shared = _SharedReadings({id(module): path for path, module in model.named_modules()})
@@ -122,7 +123,7 @@ class _SharedReadings:
     """Results that the readers of all modules share."""
 
     paths: dict[int, str]
-    known: dict[tuple[int, Any, tuple[Flags, ...]], Flags] = field(default_factory=dict)
+    known: dict[tuple[int, RuntimeValue, tuple[Flags, ...]], Flags] = field(default_factory=dict)
     """The flags that a method of a module returns for the flags of its arguments."""
 
 
@@ -321,7 +322,7 @@ class _BodyReader(ast.NodeVisitor):
         if is_module_choice(live):
             self.flow.scope = {**self.flow.scope, target.id: live}
 
-    def _find_live(self, node: ast.expr) -> Any:
+    def _find_live(self, node: ast.expr) -> RuntimeValue:
         live = self.flow.live(node)
         if live is MISSING and isinstance(node, ast.Name):
             live = self.flow.scope.get(node.id, MISSING)
@@ -362,7 +363,7 @@ class _BodyReader(ast.NodeVisitor):
 
         return call
 
-    def _find_target(self, function: ast.expr) -> Any:
+    def _find_target(self, function: ast.expr) -> RuntimeValue:
         chain = split_attributes(function)
         if chain is not None and len(chain) == 2 and chain[0] == "self":
             return find_method(self.reader.module, chain[1])

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import torch
 
@@ -53,7 +52,7 @@ _QUESTIONS = {"isinstance", "hasattr", "callable", "type", "id", "print"}
 _WRAPPING = {"tensor", "as_tensor", "scalar_tensor"}
 
 
-def is_module_choice(value: Any) -> bool:
+def is_module_choice(value: object) -> bool:
     """Return whether this is a collection of modules to pick from."""
     if isinstance(value, (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.Sequential)):
         return True
@@ -68,7 +67,7 @@ def union(flags: Iterable[Flags]) -> Flags:
 class Flow:
     """The flags of expressions, from the flags of the local names and the live objects of the free names."""
 
-    def __init__(self, scope: dict[str, Any]) -> None:
+    def __init__(self, scope: dict[str, object]) -> None:
         self.scope = scope
         self.follow_call: Callable[[ast.Call], Flags] = self.read_call
         """Reads a call. A reader of functions replaces it, to read the user's own functions too."""
@@ -77,7 +76,7 @@ class Flow:
         self.taken_at: dict[str, int] = {}
         """The line at which a name's size or value left its tensor."""
 
-    def live(self, node: ast.expr) -> Any:
+    def live(self, node: ast.expr) -> object:
         """Return the live object of a dotted name that no assignment hides, or `MISSING`."""
         chain = split_attributes(node)
         if chain is None or chain[0] in self.names:

@@ -16,7 +16,6 @@ import types
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy
 import torch
@@ -52,7 +51,7 @@ def find_own_functions(model: torch.nn.Module) -> list[types.FunctionType]:
     """Return every function of the model's modules, and every function that those refer to by name."""
     functions: dict[int, types.FunctionType] = {}
     seen: dict[int, object] = {}
-    waiting: list[Any] = []
+    waiting: list[object] = []
     for module in model.modules():
         if not isinstance(module, torch.jit.ScriptModule):
             waiting += [type(module), *vars(module).values()]
@@ -71,7 +70,7 @@ def find_own_functions(model: torch.nn.Module) -> list[types.FunctionType]:
     return list(functions.values())
 
 
-def _find_function(value: Any) -> types.FunctionType | None:
+def _find_function(value: object) -> types.FunctionType | None:
     value = (
         getattr(value, "__func__", value) if isinstance(value, types.MethodType | staticmethod | classmethod) else value
     )
@@ -81,7 +80,7 @@ def _find_function(value: Any) -> types.FunctionType | None:
     return value if isinstance(value, types.FunctionType) else None
 
 
-def _find_members(value: Any) -> list[Any]:
+def _find_members(value: object) -> list[object]:
     """Return the members of a class of the model's own code, and the class of any other object."""
     if not isinstance(value, type):
         return [] if type(value).__module__ in ("builtins", "torch") else [type(value)]
@@ -95,7 +94,7 @@ def _is_own_class(kind: type) -> bool:
     return kind is not object and file is not None and is_own_file(file)
 
 
-def _find_referenced(function: types.FunctionType) -> Iterator[Any]:
+def _find_referenced(function: types.FunctionType) -> Iterator[object]:
     """Yield the objects that the function's code refers to by name, its closure, and the function that it wraps."""
     for cell in function.__closure__ or ():
         if cell != types.CellType():  # not filled yet
@@ -118,7 +117,7 @@ def _walk_code(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 @contextmanager
-def override_globals(functions: list[types.FunctionType], table: Mapping[Any, Any]) -> Iterator[None]:
+def override_globals(functions: list[types.FunctionType], table: Mapping[object, object]) -> Iterator[None]:
     """Let these functions load the table's values in place of its keys. For a builtin only calls are changed."""
     aliases = {id(original): f"_fairway_{next(_NUMBERS)}" for original in table}
     changed: list[tuple[types.FunctionType, types.CodeType]] = []
@@ -138,7 +137,9 @@ def override_globals(functions: list[types.FunctionType], table: Mapping[Any, An
             vars(builtins).pop(alias)
 
 
-def replace_loads(code: types.CodeType, scope: Mapping[str, Any], aliases: Mapping[int, str]) -> types.CodeType | None:
+def replace_loads(
+    code: types.CodeType, scope: Mapping[str, object], aliases: Mapping[int, str]
+) -> types.CodeType | None:
     """Return the code with other loads for these objects, given by their ids, or None if it loads none of them."""
     names, raw, before = list(code.co_names), bytearray(code.co_code), ""
     for step in dis.get_instructions(code):

@@ -8,18 +8,18 @@ import linecache
 import sys
 import types
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 
 from fairway.convert.rewrite.call_graph import collect_visible_names, unwrap_function
+from fairway.convert.rewrite.scalars import RuntimeValue
 
 FILE_MARK = "<fairway: "
 
 
 def compile_function(
-    tree: ast.FunctionDef, original: types.FunctionType, extra: dict[str, Any], defaults: bool = True
-) -> tuple[Any, str]:
+    tree: ast.FunctionDef, original: types.FunctionType, extra: dict[str, object], defaults: bool = True
+) -> tuple[object, str]:
     """Return the function that the tree describes, and its text. `extra` are names that it sees in addition."""
     free = {
         name: value for name, value in collect_visible_names(original).items() if name in original.__code__.co_freevars
@@ -44,7 +44,7 @@ def compile_function(
 
 
 @contextlib.contextmanager
-def install_functions(replacements: dict[types.FunctionType, Any], model: torch.nn.Module) -> Iterator[None]:
+def install_functions(replacements: dict[types.FunctionType, RuntimeValue], model: torch.nn.Module) -> Iterator[None]:
     """Put each replacement wherever the original is: on classes, on instances, and in modules' globals."""
     with contextlib.ExitStack() as undo:
         for holder, name in list(_find_places(replacements, model)):
@@ -57,14 +57,16 @@ def install_functions(replacements: dict[types.FunctionType, Any], model: torch.
         yield
 
 
-def _put(holder: Any, name: str, value: Any) -> None:
+def _put(holder: object, name: str, value: object) -> None:
     if isinstance(holder, torch.nn.Module):
         holder.__dict__[name] = value
     else:
         setattr(holder, name, value)
 
 
-def _find_places(replacements: dict[types.FunctionType, Any], model: torch.nn.Module) -> Iterator[tuple[Any, str]]:
+def _find_places(
+    replacements: dict[types.FunctionType, object], model: torch.nn.Module
+) -> Iterator[tuple[object, str]]:
     modules = list(model.modules())
     classes = {base for module in modules for base in type(module).__mro__ if base is not object}
     for holder in (*modules, *classes, *list(sys.modules.values())):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -17,10 +16,10 @@ from fairway.convert.rewrite.subscripts import get
 class Steps:
     """The range of a loop's index, and `at(k)`, the item of the k-th step, where k is a tensor."""
 
-    start: Any
-    stop: Any
+    start: RuntimeValue
+    stop: RuntimeValue
     step: int
-    at: Callable[[Any], Any]
+    at: Callable[[RuntimeValue], RuntimeValue]
 
     def __iter__(self) -> Iterator[RuntimeValue]:
         """Yield the items for a loop that Python runs over plain numbers."""
@@ -31,7 +30,7 @@ def _return_index(value: RuntimeValue) -> RuntimeValue:
     return value
 
 
-def steps(*bounds: Any) -> RuntimeValue:
+def steps(*bounds: object) -> RuntimeValue:
     """Return `range(...)`."""
     start, stop, step = (0, bounds[0], 1) if len(bounds) == 1 else (*bounds, 1)[:3]
     if not isinstance(step, int):
@@ -67,7 +66,7 @@ def enumerate_(held: RuntimeValue, start: RuntimeValue = 0) -> RuntimeValue:
     return Steps(0, inner.stop, 1, lambda k: (k + start, inner.at(k)))
 
 
-def zip_(*held: Any) -> RuntimeValue:
+def zip_(*held: object) -> RuntimeValue:
     inner = [over(part) for part in held]
     if not any(isinstance(part, Steps) for part in inner):
         return builtins.zip(*held, strict=False)
@@ -82,7 +81,7 @@ def zip_(*held: Any) -> RuntimeValue:
     return Steps(0, first.stop, 1, lambda k: tuple([at(k) for at in ats]))
 
 
-def _make_list_reader(held: RuntimeValue) -> Callable[[Any], Any]:
+def _make_list_reader(held: RuntimeValue) -> Callable[[object], object]:
     items = list(held)
     return lambda k: get(items, k)
 
@@ -142,7 +141,7 @@ def extend(held: RuntimeValue, more: torch.Tensor) -> Rows:
 
 
 def join(held: torch.Tensor, parts: RuntimeValue, dim: int) -> torch.Tensor:
-    """Return a tensor with the parts that a loop put behind it."""
+    """Return a tensor with the parts that a loop collected to extend it, along one dim."""
     if not isinstance(parts, Rows) and not parts:
         return held
     return torch.cat([held, cat(parts, dim)], dim)

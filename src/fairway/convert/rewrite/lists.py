@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from typing import Any
 
 import torch
+
+from fairway.convert.rewrite.scalars import RuntimeValue
 
 _TENSOR_MAKERS = (torch.tensor, torch.as_tensor)
 _SEQUENCE_MAKERS = ("list", "tuple")
@@ -20,7 +21,7 @@ class CountedRange:
     backwards: bool = False
 
 
-def read_counting_list(node: ast.Call, live: Any) -> CountedRange | None:
+def read_counting_list(node: ast.Call, live: object) -> CountedRange | None:
     """Return the range behind a call that makes a tensor of a counting list, and None for every other call.
 
     `live` is the function that is called.
@@ -45,7 +46,7 @@ def _reverse_range(counted: CountedRange | None) -> CountedRange | None:
     return None if counted is None else CountedRange(counted.bounds, not counted.backwards)
 
 
-def count(*bounds: Any, backwards: bool, **options: Any) -> torch.Tensor:
+def count(*bounds: RuntimeValue, backwards: bool, **options: RuntimeValue) -> torch.Tensor:
     """Return the tensor of a counting list."""
     if len(bounds) == 3 and not isinstance(bounds[2], int):
         raise TypeError("the step of a range is a size")

@@ -14,11 +14,11 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
 from fairway.convert.rewrite.find import Lines, Site, find_all_sites, get_site_line
+from fairway.convert.rewrite.scalars import RuntimeValue
 from fairway.model.source import is_user_code
 from fairway.model.study import Line, Study
 
@@ -71,8 +71,8 @@ class Observed:
 
 def find_live_lines(
     model: torch.nn.Module,
-    given: Mapping[str, Any] | None,
-    runs: Iterable[Callable[[], Any]],
+    given: Mapping[str, object] | None,
+    runs: Iterable[Callable[[], object]],
     study: Study | None = None,
 ) -> Lines | None:
     """Return the lines of sites that ran and varied, or None if the model could not be run at two points.
@@ -97,7 +97,7 @@ def find_live_lines(
     return frozenset(map(get_site_line, live))
 
 
-def _observe(sites: Sequence[Site], runs: Sequence[Callable[[], Any]]) -> dict[Site, Observed] | None:
+def _observe(sites: Sequence[Site], runs: Sequence[Callable[[], object]]) -> dict[Site, Observed] | None:
     """Return what the runs did at each site that can be followed; None if too few could be made."""
     probes = {site: probe for site in sites if (probe := make_probe(site)) is not None}
     observed = {site: Observed() for site in probes}
@@ -127,7 +127,7 @@ def _is_live(site: Site, observed: Observed, known: frozenset[Line] | None) -> b
     return site.suspect.kind != "loop" or site.suspect.by_value or len(set(observed.steps)) > 1
 
 
-def count_passes(run: Callable[[], Any], probes: Sequence[PassCounter]) -> list[Passes]:
+def count_passes(run: Callable[[], RuntimeValue], probes: Sequence[PassCounter]) -> list[Passes]:
     """Run once, and count how often each probe is passed."""
     counts = [Passes() for _ in probes]
     offsets: dict[types.CodeType, dict[int, list[tuple[Passes, bool]]]] = {}
@@ -138,13 +138,13 @@ def count_passes(run: Callable[[], Any], probes: Sequence[PassCounter]) -> list[
         if probe.inside is not None:
             counted.setdefault(probe.inside, []).append((passes, True))
 
-    def trace_call(frame: types.FrameType, event: str, _: object) -> Any:
+    def trace_call(frame: types.FrameType, event: str, _: object) -> RuntimeValue:
         counted = offsets.get(frame.f_code)
         if counted is None:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
 
-        def trace_instruction(frame: types.FrameType, event: str, _: object) -> Any:
+        def trace_instruction(frame: types.FrameType, event: str, _: object) -> object:
             if event == "opcode":
                 for passes, is_inside in counted.get(frame.f_lasti, ()):
                     if is_inside:
@@ -229,7 +229,7 @@ _IDLE_INSTRUCTIONS = (
 
 
 def _get_span(node: ast.AST, shift: int) -> Span:
-    place: Any = node
+    place: RuntimeValue = node
     return (
         place.lineno,
         place.col_offset + shift,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -19,19 +19,21 @@ from fairway.convert.rewrite.call_graph import MISSING, look_up, split_attribute
 from fairway.convert.rewrite.expressions import call_runtime
 
 Loop = ast.For | ast.While
+LoopNode: TypeAlias = Any
+"""A `Loop`. An `ast.NodeTransformer` returns it as any kind of node."""
 
 
 @dataclass(frozen=True)
 class Exits:
     """A loop in simpler terms, the statements before and after it, and the name that says whether it returned."""
 
-    loop: Any
+    loop: LoopNode
     before: list[ast.stmt]
     after: list[ast.stmt]
     returned: str | None
 
 
-def simplify_exits(loop: Any, scope: Any) -> Exits:
+def simplify_exits(loop: LoopNode, scope: dict[str, object]) -> Exits:
     """Return the loop with its returns and growing tensors written otherwise; `scope` holds the function's globals."""
     loop = copy.deepcopy(loop)
     before: list[ast.stmt] = []
@@ -50,7 +52,7 @@ def simplify_exits(loop: Any, scope: Any) -> Exits:
     return Exits(ast.fix_missing_locations(loop), before, after, returned)
 
 
-def push_items(loop: Any, names: list[str]) -> Any:
+def push_items(loop: LoopNode, names: list[str]) -> LoopNode:
     """Return the loop with `name.append(value)` written as `name = push(name, value)`."""
     pushes = dict.fromkeys(names, 0)
     for node in walk_own(loop.body):
@@ -60,7 +62,7 @@ def push_items(loop: Any, names: list[str]) -> Any:
     return ast.fix_missing_locations(_Push(pushes).visit(copy.deepcopy(loop)))
 
 
-def find_lists_by_value(loop: Any, before: set[str]) -> list[str]:
+def find_lists_by_value(loop: LoopNode, before: set[str]) -> list[str]:
     """Return the lists of which values decide how many items the loop appends."""
     early = any(map(ends_loop, loop.body))
     names = set(find_appended_names(loop.body)) & before - set(find_bound_names(loop.body))
@@ -117,7 +119,7 @@ def _replace_returns(statements: list[ast.stmt], returned: str, result: str) -> 
     return done
 
 
-def _find_grown_tensors(loop: Any, scope: Any) -> dict[str, int]:
+def _find_grown_tensors(loop: LoopNode, scope: dict[str, object]) -> dict[str, int]:
     """Return the names that the loop only makes longer, and along which dim."""
     dims: dict[str, int] = {}
     for node in walk_own(loop.body):
@@ -131,7 +133,7 @@ def _find_grown_tensors(loop: Any, scope: Any) -> dict[str, int]:
     return dims
 
 
-def _read_growth(node: ast.AST, scope: Any) -> tuple[str, ast.expr, int] | None:
+def _read_growth(node: ast.AST, scope: dict[str, object]) -> tuple[str, ast.expr, int] | None:
     """Read `name = torch.cat([name, part], dim=number)`."""
     if not (isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)):
         return None
@@ -160,7 +162,7 @@ def _read_growth(node: ast.AST, scope: Any) -> tuple[str, ast.expr, int] | None:
 
 
 class _CollectParts(ast.NodeTransformer):
-    def __init__(self, name: str, parts: str, scope: Any) -> None:
+    def __init__(self, name: str, parts: str, scope: dict[str, object]) -> None:
         self._name, self._parts, self._scope = name, parts, scope
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:

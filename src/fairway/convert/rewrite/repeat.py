@@ -20,7 +20,7 @@ from fairway.torch_internals import scan, tree_flatten, tree_unflatten, while_lo
 Step = Callable[[Any, tuple[Any, ...]], tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]]
 
 
-def collect(held: RuntimeValue, element: Callable[[Any], Any]) -> RuntimeValue:
+def collect(held: RuntimeValue, element: Callable[[object], object]) -> RuntimeValue:
     """Return the list of a comprehension."""
     held = over(held)
     if not isinstance(held, Steps):
@@ -34,7 +34,7 @@ def collect(held: RuntimeValue, element: Callable[[Any], Any]) -> RuntimeValue:
     return made
 
 
-def nested(held: RuntimeValue, inner: Callable[[Any], Any]) -> RuntimeValue:
+def nested(held: RuntimeValue, inner: Callable[[object], object]) -> RuntimeValue:
     """Return the list of a comprehension with two loops: the inner lists, one after another."""
     held = over(held)
     if not isinstance(held, Steps):
@@ -121,8 +121,8 @@ def _iterate_eagerly(held: Steps) -> Iterable[RuntimeValue]:
 def _run_one_by_one(
     values: Iterable[RuntimeValue], step: Step, carried: tuple[RuntimeValue, ...], lists: int, last: int
 ) -> RuntimeValue:
-    made: list[list[Any]] = [[] for _ in range(lists)]
-    bound: tuple[Any, ...] = (UNBOUND,) * last
+    made: list[list[RuntimeValue]] = [[] for _ in range(lists)]
+    bound: tuple[RuntimeValue, ...] = (UNBOUND,) * last
     for value in values:
         carried, news, bound = step(value, carried)
         for column, new in builtins.zip(made, news, strict=True):
@@ -205,11 +205,11 @@ def _run_until_ended(held: RuntimeValue, step: Step, carried: tuple[RuntimeValue
         flag: torch.Tensor = as_tensor(tree_unflatten(list(state), form)[ended]).to(torch.bool).reshape(())
         return flag
 
-    def more(k: torch.Tensor, *state: Any) -> torch.Tensor:
+    def more(k: torch.Tensor, *state: object) -> torch.Tensor:
         going: torch.Tensor = k < stop if held.step > 0 else k > stop
         return torch.logical_and(going, torch.logical_not(flag_of(state)))
 
-    def again(k: torch.Tensor, *state: Any) -> RuntimeValue:
+    def again(k: torch.Tensor, *state: object) -> RuntimeValue:
         ends, form_after = tree_flatten(step(held.at(k), tree_unflatten(list(state), form))[0])
         if form_after != form:
             raise Unrewritable("a step returns another structure than it takes")
@@ -247,11 +247,11 @@ def _run_until(held: Steps, step: Step, carried: tuple[RuntimeValue, ...]) -> Ru
     if probe[1] or probe[2]:
         raise Unrewritable("the number of steps depends on a value, and the loop collects a result at each step")
 
-    def more(k: torch.Tensor, *state: Any) -> torch.Tensor:
+    def more(k: torch.Tensor, *state: object) -> torch.Tensor:
         going: torch.Tensor = k < stop if held.step > 0 else k > stop
         return going
 
-    def again(k: torch.Tensor, *state: Any) -> RuntimeValue:
+    def again(k: torch.Tensor, *state: object) -> RuntimeValue:
         ends = step(held.at(k), state)[0]
         return (
             k + held.step,

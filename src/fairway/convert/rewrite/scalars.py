@@ -16,7 +16,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 RuntimeValue: TypeAlias = Any
-"""A value of rewritten code: a number, a symbolic size, a tensor, or any other object of the model's code."""
+"""A value of the model's code, rewritten or not: a number, a symbolic size, a tensor, or any other object."""
 
 
 class Unrewritable(RuntimeError):
@@ -31,7 +31,7 @@ UNBOUND = _Unbound()
 _Symbol = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-def tensor(value: RuntimeValue, *args: Any, **kwargs: Any) -> RuntimeValue:
+def tensor(value: RuntimeValue, *args: RuntimeValue, **kwargs: RuntimeValue) -> RuntimeValue:
     """Return a tensor that keeps the size it was made from, so that `.item()` returns the size."""
     if isinstance(value, torch.Tensor):
         return value.clone()
@@ -113,9 +113,9 @@ def abs_(value: RuntimeValue) -> RuntimeValue:
 
 def _pick_extreme(
     values: tuple[RuntimeValue, ...],
-    on_tensors: Callable[..., Any],
-    on_symbols: Callable[..., Any],
-    on_numbers: Callable[..., Any],
+    on_tensors: Callable[..., object],
+    on_symbols: Callable[..., object],
+    on_numbers: Callable[..., object],
 ) -> RuntimeValue:
     if len(values) == 1:
         return on_numbers(values[0])
@@ -130,13 +130,13 @@ def _pick_extreme(
     return best
 
 
-def min_(*values: Any, **options: Any) -> RuntimeValue:
+def min_(*values: RuntimeValue, **options: RuntimeValue) -> RuntimeValue:
     if options:
         return builtins.min(*values, **options)
     return _pick_extreme(values, torch.minimum, torch.sym_min, builtins.min)
 
 
-def max_(*values: Any, **options: Any) -> RuntimeValue:
+def max_(*values: RuntimeValue, **options: RuntimeValue) -> RuntimeValue:
     if options:
         return builtins.max(*values, **options)
     return _pick_extreme(values, torch.maximum, torch.sym_max, builtins.max)
@@ -162,7 +162,7 @@ def _to_bool(value: torch.Tensor) -> torch.Tensor:
     return value.to(torch.bool)
 
 
-def both(left: RuntimeValue, right: Callable[[], Any]) -> RuntimeValue:
+def both(left: RuntimeValue, right: Callable[[], object]) -> RuntimeValue:
     """Return `left and right`."""
     if not isinstance(left, torch.Tensor):
         return left and right()
@@ -170,7 +170,7 @@ def both(left: RuntimeValue, right: Callable[[], Any]) -> RuntimeValue:
     return torch.logical_and(_to_bool(left), _to_bool(as_tensor(other)))
 
 
-def any_of(left: RuntimeValue, right: Callable[[], Any]) -> RuntimeValue:
+def any_of(left: RuntimeValue, right: Callable[[], object]) -> RuntimeValue:
     """Return `left or right`."""
     if not isinstance(left, torch.Tensor):
         return left or right()
@@ -212,7 +212,7 @@ def select(test: torch.Tensor, yes: RuntimeValue, no: RuntimeValue) -> RuntimeVa
     return torch.where(_to_bool(test), yes, no)
 
 
-def choose(test: RuntimeValue, yes: Callable[[], Any], no: Callable[[], Any]) -> RuntimeValue:
+def choose(test: RuntimeValue, yes: Callable[[], object], no: Callable[[], object]) -> RuntimeValue:
     """Return `yes() if test else no()`. Both sides are computed if the test is a tensor."""
     if isinstance(test, torch.Tensor):
         return select(test.reshape(()), yes(), no())
@@ -220,7 +220,10 @@ def choose(test: RuntimeValue, yes: Callable[[], Any], no: Callable[[], Any]) ->
 
 
 def branch(
-    test: RuntimeValue, yes: Callable[..., Any], no: Callable[..., Any], names: tuple[RuntimeValue, ...]
+    test: RuntimeValue,
+    yes: Callable[..., RuntimeValue],
+    no: Callable[..., RuntimeValue],
+    names: tuple[RuntimeValue, ...],
 ) -> RuntimeValue:
     """Run an `if` statement. Each side takes the values that it may change, and returns them."""
     if isinstance(test, torch.Tensor):
@@ -229,7 +232,7 @@ def branch(
     return yes(*names) if test else no(*names)
 
 
-OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+OPERATORS: dict[str, Callable[[RuntimeValue, RuntimeValue], RuntimeValue]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,

@@ -11,21 +11,20 @@ import copy
 import math
 import types
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
 from fairway.convert.rewrite.bindings import find_bound_names
 from fairway.convert.rewrite.call_graph import FunctionNode
 from fairway.convert.rewrite.install import compile_function
-from fairway.convert.rewrite.scalars import Unrewritable
+from fairway.convert.rewrite.scalars import RuntimeValue, Unrewritable
 from fairway.convert.rewrite.scriptable import ScriptWriter
 from fairway.torch_internals import create_function_from_graph, eliminate_dead_code, get_tracing_state, inline_calls
 
 
 @dataclass(frozen=True)
 class _CompiledBlock:
-    function: Any
+    function: RuntimeValue
     writer: ScriptWriter
     as_tensors: tuple[bool, ...]
 
@@ -39,9 +38,9 @@ class ScriptBlock:
     gives: tuple[str, ...]
     helpers: dict[str, FunctionNode]
     original: types.FunctionType
-    made: dict[Any, _CompiledBlock] = field(default_factory=dict, init=False)
+    made: dict[RuntimeValue, _CompiledBlock] = field(default_factory=dict, init=False)
 
-    def __call__(self, module: Any, *values: Any) -> Any:
+    def __call__(self, module: RuntimeValue, *values: RuntimeValue) -> RuntimeValue:
         weights = [] if module is None else [(p.data_ptr(), p.dtype) for p in module.parameters()]
         key = (id(module), tuple(weights), tuple(_type_name(value) for value in values))
         if key not in self.made:
@@ -52,7 +51,7 @@ class ScriptBlock:
                 return self._compile_and_run(key, module, values)
         return self._run(key, module, values)
 
-    def _compile_and_run(self, key: Any, module: Any, values: tuple[Any, ...]) -> Any:
+    def _compile_and_run(self, key: object, module: object, values: tuple[object, ...]) -> object:
         """Compile and run with each reading that Python allows, until one works.
 
         `acc = 0` before the loop may be a number or the first of many tensors. A value that is written may have dims to
@@ -72,13 +71,13 @@ class ScriptBlock:
         self.made.pop(key, None)
         raise first or Unrewritable("TorchScript cannot compile the loop")
 
-    def _run(self, key: Any, module: Any, values: tuple[Any, ...]) -> Any:
+    def _run(self, key: RuntimeValue, module: RuntimeValue, values: tuple[RuntimeValue, ...]) -> RuntimeValue:
         made = self.made[key]
         held = [_get_attribute(module, chain) for chain in made.writer.tensors.values()]
         return made.function(*[_to_argument(v, t) for v, t in zip(values, made.as_tensors, strict=True)], *held)
 
     def write(
-        self, module: Any, reshape_writes: bool = False, is_tensor: dict[str, bool] | None = None
+        self, module: RuntimeValue, reshape_writes: bool = False, is_tensor: dict[str, bool] | None = None
     ) -> tuple[list[ast.stmt], ScriptWriter]:
         """Return the statements as TorchScript will see them, and the writer, which knows what they use."""
         writer = ScriptWriter(self.original, module, self.helpers)
@@ -90,7 +89,7 @@ class ScriptBlock:
         return body, writer
 
     def _compile(
-        self, module: Any, values: tuple[Any, ...], as_tensors: set[str], reshape_writes: bool
+        self, module: object, values: tuple[object, ...], as_tensors: set[str], reshape_writes: bool
     ) -> _CompiledBlock:
         kinds = {name: isinstance(value, torch.Tensor) for name, value in zip(self.takes, values, strict=True)}
         body, writer = self.write(module, reshape_writes, kinds)
@@ -110,7 +109,7 @@ class ScriptBlock:
         return _CompiledBlock(made, writer, tuple(name in as_tensors for name in self.takes))
 
 
-def _freeze(forward: Any, modules: dict[str, torch.nn.Module]) -> Any:
+def _freeze(forward: object, modules: dict[str, torch.nn.Module]) -> object:
     """Return a compiled function with the modules' weights as constants in it."""
     holder = type("Loop", (torch.nn.Module,), {"forward": forward})()
     for name, module in modules.items():
@@ -122,21 +121,21 @@ def _freeze(forward: Any, modules: dict[str, torch.nn.Module]) -> Any:
     return create_function_from_graph("loop", graph)
 
 
-def _get_attribute(module: Any, chain: tuple[str, ...]) -> Any:
+def _get_attribute(module: object, chain: tuple[str, ...]) -> object:
     for name in chain[1:]:
         module = getattr(module, name)
     return module
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (bool, int, float))
 
 
-def _type_name(value: Any) -> str:
+def _type_name(value: object) -> str:
     return type(value).__name__
 
 
-def _annotate(name: str, value: Any) -> tuple[str, str | None]:
+def _annotate(name: str, value: object) -> tuple[str, str | None]:
     """Return an argument's type, and the line that turns the tensor back into the value that was passed."""
     if isinstance(value, torch.Tensor):
         return "torch.Tensor", None
@@ -149,7 +148,7 @@ def _annotate(name: str, value: Any) -> tuple[str, str | None]:
     raise Unrewritable(f"{name} is a {type(value).__name__}, which TorchScript cannot take here")
 
 
-def _to_argument(value: Any, as_tensor: bool) -> Any:
+def _to_argument(value: RuntimeValue, as_tensor: bool) -> RuntimeValue:
     if _is_number(value):
         # The start of a sum of tensors gets their dtype, since ONNX's Loop keeps the dtype it starts with.
         return torch.as_tensor(value, dtype=torch.get_default_dtype()) if as_tensor else torch.as_tensor(value)

@@ -6,7 +6,6 @@ import ast
 import copy
 import math
 import types
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,10 +24,11 @@ from fairway.convert.rewrite.call_graph import (
 from fairway.convert.rewrite.flow import is_module_choice
 from fairway.convert.rewrite.inline import inline_call
 from fairway.convert.rewrite.loop_checks import Refused
+from fairway.convert.rewrite.scalars import RuntimeValue
 from fairway.torch_internals import module_children
 
 
-def _is_any_of(value: Any, *candidates: Any) -> bool:
+def _is_any_of(value: RuntimeValue, *candidates: RuntimeValue) -> bool:
     return any(value is candidate for candidate in candidates)
 
 
@@ -47,7 +47,7 @@ class ScriptWriter(ast.NodeTransformer):
         self.reshape_writes = False
         self.is_tensor: dict[str, bool] = {}
 
-    def visit_If(self, node: ast.If) -> Any:
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.AST]:
         """Decide `if torch.is_tensor(n)` here, since numbers are numbers again inside the block."""
         known = self._decide_test(node.test)
         if known is None:
@@ -130,7 +130,7 @@ class ScriptWriter(ast.NodeTransformer):
         text = f"({ast.unparse(value.left)} + {ast.unparse(value.right)} - 1)" if up else f"({ast.unparse(value.left)})"
         return ast.parse(f"{text} // ({ast.unparse(value.right)})", mode="eval").body
 
-    def _live(self, node: ast.expr) -> Any:
+    def _live(self, node: ast.expr) -> RuntimeValue:
         chain = split_attributes(node)
         return MISSING if chain is None else look_up(chain, self.scope)
 
@@ -198,7 +198,7 @@ class ScriptWriter(ast.NodeTransformer):
         if chain is None or chain[0] != "self":
             return self.generic_visit(node)
         value, used = self.module, 1
-        held: Any = value
+        held: RuntimeValue = value
         while used < len(chain) and (isinstance(held, torch.nn.Module) or held is self.module):
             held = look_up(("self", *chain[1 : used + 1]), self.scope)
             used += 1

@@ -11,10 +11,11 @@ import builtins
 import math
 import types
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import numpy
 import torch
+
+from fairway.convert.rewrite.scalars import RuntimeValue
 
 UseSink = Callable[[], object]
 """Called whenever a size was kept that the original would have fixed."""
@@ -23,7 +24,7 @@ _TENSOR_FUNCTIONS = ("cos", "exp", "expm1", "log", "log10", "log1p", "log2", "si
 """Functions of `math` without a symbolic form, which torch has for tensors under the same name."""
 
 
-def is_symbolic(value: Any) -> bool:
+def is_symbolic(value: object) -> bool:
     return isinstance(value, torch.SymInt | torch.SymFloat)
 
 
@@ -33,7 +34,7 @@ class SizeNumbers:
     def __init__(self, on_use: UseSink) -> None:
         self._on_use = on_use
 
-    def _get_symbol(self, value: Any) -> Any:
+    def _get_symbol(self, value: object) -> object:
         """Return the symbolic number behind a value, or None if it has none."""
         if isinstance(value, torch.Tensor) and value.numel() == 1 and value.dtype != torch.bool:
             value = value.item()
@@ -42,30 +43,31 @@ class SizeNumbers:
         self._on_use()
         return value
 
-    def int(self, *args: Any, **kwargs: Any) -> Any:
+    def int(self, *args: RuntimeValue, **kwargs: RuntimeValue) -> RuntimeValue:
         kept = self._get_symbol(args[0]) if len(args) == 1 and not kwargs else None
         return builtins.int(*args, **kwargs) if kept is None else torch.sym_int(kept)  # type: ignore[no-untyped-call]
 
-    def float(self, *args: Any) -> Any:
+    def float(self, *args: RuntimeValue) -> RuntimeValue:
         kept = self._get_symbol(args[0]) if len(args) == 1 else None
         return builtins.float(*args) if kept is None else torch.sym_float(kept)  # type: ignore[no-untyped-call]
 
-    def len(self, value: Any, /) -> Any:
+    def len(self, value: RuntimeValue, /) -> RuntimeValue:
         if isinstance(value, torch.Tensor) and value.dim() and is_symbolic(value.shape[0]):
             self._on_use()
             return value.shape[0]
         return builtins.len(value)
 
-    def divmod(self, left: Any, right: Any, /) -> Any:
+    def divmod(self, left: RuntimeValue, right: RuntimeValue, /) -> RuntimeValue:
         if is_symbolic(left) or is_symbolic(right):
             self._on_use()
             return left // right, left % right
         return builtins.divmod(left, right)
 
-    def map(self, function: Any, *items: Any) -> Iterator[Any]:
-        return builtins.map({int: self.int, float: self.float, len: self.len}.get(function, function), *items)
+    def map(self, function: RuntimeValue, *items: RuntimeValue) -> Iterator[RuntimeValue]:
+        replacements = {int: self.int, float: self.float, len: self.len}
+        return builtins.map(replacements.get(function) or function, *items)
 
-    def isinstance(self, value: Any, kind: Any, /) -> bool:
+    def isinstance(self, value: RuntimeValue, kind: RuntimeValue, /) -> bool:
         """Return `isinstance` as if a size that was kept were the int or float that the original would have made."""
         if builtins.isinstance(value, torch.SymInt):
             return builtins.isinstance(value, kind) or issubclass(int, kind)
@@ -73,14 +75,14 @@ class SizeNumbers:
             return builtins.isinstance(value, kind) or issubclass(float, kind)
         return builtins.isinstance(value, kind)
 
-    def sqrt(self, value: Any, /) -> Any:
+    def sqrt(self, value: RuntimeValue, /) -> RuntimeValue:
         return value**0.5 if self._get_symbol(value) is not None else math.sqrt(value)
 
-    def by_tensor(self, name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+    def by_tensor(self, name: str, plain: Callable[..., object]) -> Callable[..., object]:
         """Return the function of this name, which computes with a float64 tensor if it gets a size."""
         through: Callable[[torch.Tensor], torch.Tensor] = getattr(torch, name)
 
-        def compute(*args: Any, **kwargs: Any) -> Any:
+        def compute(*args: RuntimeValue, **kwargs: RuntimeValue) -> RuntimeValue:
             if kwargs or not any(is_symbolic(arg) for arg in args):
                 return plain(*args, **kwargs)
             self._on_use()
@@ -89,9 +91,9 @@ class SizeNumbers:
 
         return compute
 
-    def make_table(self) -> Mapping[Any, Any]:
+    def make_table(self) -> Mapping[object, object]:
         """Return the replacements of builtins, of functions of `math`, and of the modules `math` and `numpy`."""
-        functions: dict[Any, Any] = {
+        functions: dict[object, object] = {
             getattr(builtins, name): getattr(self, name)
             for name in ("int", "float", "len", "divmod", "map", "isinstance")
         }
@@ -103,17 +105,17 @@ class SizeNumbers:
         functions[numpy] = _copy_module_with(numpy, {**theirs, **rounding})
         return functions
 
-    def _make_for_numpy(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _make_for_numpy(self, name: str, function: Callable[..., object]) -> Callable[..., object]:
         plain = getattr(numpy, name)
 
-        def compute(*args: Any, **kwargs: Any) -> Any:
+        def compute(*args: object, **kwargs: object) -> object:
             kept = builtins.len(args) == 1 and not kwargs and is_symbolic(args[0])
             return function(*args) if kept else plain(*args, **kwargs)
 
         return compute
 
 
-def _copy_module_with(module: types.ModuleType, functions: Mapping[str, Any]) -> types.ModuleType:
+def _copy_module_with(module: types.ModuleType, functions: Mapping[str, object]) -> types.ModuleType:
     """Return a copy of the module with some of its functions replaced."""
     copy = types.ModuleType(module.__name__)
     vars(copy).update(vars(module))

@@ -6,7 +6,6 @@ No function here changes its argument. A write returns a new tensor, and the loo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -17,17 +16,17 @@ from fairway.convert.rewrite.scalars import OPERATORS, RuntimeValue, Unrewritabl
 class FixedLengthSlice:
     """A slice `start:start + length` whose length does not change from step to step, as the source shows."""
 
-    start: Any
-    length: Any
+    start: RuntimeValue
+    length: RuntimeValue
 
 
 @dataclass(frozen=True)
 class TensorSlice:
     """A slice `start:stop:step` with bounds that may be tensors, which Dynamo does not allow in a `slice`."""
 
-    start: Any
-    stop: Any
-    step: Any
+    start: RuntimeValue
+    stop: RuntimeValue
+    step: RuntimeValue
 
 
 def _is_moving(part: RuntimeValue) -> bool:
@@ -111,7 +110,7 @@ _CONTAINER_TYPES, _KEY_TYPES = (dict, list), (int, str)
 def put(held: RuntimeValue, key: RuntimeValue, value: RuntimeValue, sign: str = "") -> RuntimeValue:
     """Return `held` as it is after `held[key] = value`, or after an augmented assignment with this sign."""
     if isinstance(held, _CONTAINER_TYPES) and isinstance(key, _KEY_TYPES):
-        copied: Any = held.copy()
+        copied: RuntimeValue = held.copy()
         copied[key] = OPERATORS[sign](copied[key], value) if sign else value
         return copied
     if not isinstance(held, torch.Tensor):
@@ -183,7 +182,7 @@ class ChosenModules:
     def __init__(self, modules: tuple[RuntimeValue, ...], index: torch.Tensor) -> None:
         self.modules, self.index = modules, index
 
-    def __call__(self, *args: Any, **kwargs: Any) -> RuntimeValue:
+    def __call__(self, *args: object, **kwargs: object) -> RuntimeValue:
         return pick([module(*args, **kwargs) for module in self.modules], self.index)
 
     def __getattr__(self, name: str) -> RuntimeValue:

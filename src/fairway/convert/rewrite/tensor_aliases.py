@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from fairway import torch_internals
 from fairway.torch_internals import is_available, read_internal, replace_internals
@@ -18,10 +17,10 @@ def allow_shared_inputs() -> Iterator[None]:
     copies (`repeat.py`), which share memory with nothing.
     """
 
-    def check(tracer: Any, graph: Any, mutation: bool, aliasing: bool, target: Any) -> None:
+    def check(tracer: object, graph: object, mutation: bool, aliasing: bool, target: object) -> None:
         check_in_dynamo(tracer, graph, mutation, True, target)
 
-    def check_later(graph: Any, inputs: Any, name: str, pre_dispatch: bool) -> None:
+    def check_later(graph: object, inputs: object, name: str, pre_dispatch: bool) -> None:
         _, writes = torch_internals.has_potential_input_alias_or_mutation(graph, inputs, pre_dispatch=pre_dispatch)
         if writes:
             raise RuntimeError(f"{name} might be modifying the input!")

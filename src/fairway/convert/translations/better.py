@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from fairway import torch_internals
-from fairway.convert.translations.builders import KIND, is_float
-from fairway.torch_internals import OpOverload, import_torchlib
+from fairway.convert.translations.builders import KIND, GraphValue, is_float
+from fairway.torch_internals import OpOverload, Untyped, import_torchlib
 
 Arguments = Mapping[str, Any]
 """The arguments of one call, by name."""
@@ -78,20 +78,20 @@ DEFECTS: dict[OpOverload, Defect] = {
 
 
 def choose_translation(
-    ours: Callable[..., Any], theirs: Callable[..., Any], is_wrong: Callable[[Arguments], bool]
-) -> Callable[..., Any]:
+    ours: Callable[..., GraphValue], theirs: Callable[..., GraphValue], is_wrong: Callable[[Arguments], bool]
+) -> Callable[..., GraphValue]:
     """Return a translation that uses ours for the calls that torch's translates wrongly, and torch's for the others."""
     signature = inspect.signature(ours)
 
     @wraps(ours)
-    def translate(*args: Any, **kwargs: Any) -> Any:
+    def translate(*args: GraphValue, **kwargs: GraphValue) -> GraphValue:
         chosen = ours if is_wrong(signature.bind(*args, **kwargs).arguments) else theirs
         return chosen(*args, **kwargs)
 
     return translate
 
 
-def find_torch_translation(operator: Any) -> Callable[..., Any] | None:
+def find_torch_translation(operator: Untyped) -> Callable[..., GraphValue] | None:
     """torch.onnx's translation of an operator, or None.
 
     torch's own registry says the same, but takes a second to build. Private names, seen in torch 2.9–2.13 and
@@ -100,10 +100,10 @@ def find_torch_translation(operator: Any) -> Callable[..., Any] | None:
     try:
         import_module("onnxscript.function_libs.torch_lib.ops")  # fills the registry
         import_torchlib()
-        registry: Any = import_module("onnxscript.function_libs.torch_lib.registration").default_registry
+        registry: Untyped = import_module("onnxscript.function_libs.torch_lib.registration").default_registry
         for meta in torch_internals.get_torchlib_ops():
             if meta.fx_target is operator and not meta.is_complex:
-                return cast(Callable[..., Any], meta.onnx_function)
+                return cast(Callable[..., GraphValue], meta.onnx_function)
         name = operator.name()
         overloads = registry[name].overloads if name in registry else ()
         return overloads[0] if overloads else None

@@ -77,7 +77,7 @@ def move_from_front(value: GraphValue, dim: int, rank: int) -> GraphValue:
 
 
 def move_to_back(value: GraphValue, dim: int) -> GraphValue:
-    """Move one dim to the back."""
+    """Transpose the value so that this dim is the last one. If it is, return the value as it is."""
     rank = len(value.shape)
     return value if dim % rank == rank - 1 else op.Transpose(value, perm=_make_permutation(rank, dim, -1))
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from fairway.convert.translations.complex_parts import (
     Parts,
     Rule,
+    RuleValue,
     get_first_part,
     join_parts,
     split_parts,
@@ -28,7 +27,7 @@ def transform_complex(value: Parts, dim: list[int], normalization: int, forward:
     return take_parts(aten_fft_c2c(join_parts(value), dim, normalization, forward))
 
 
-def invert_to_real(value: Parts, dim: list[int], normalization: int, last_dim_size: Any) -> torch.Tensor:
+def invert_to_real(value: Parts, dim: list[int], normalization: int, last_dim_size: RuleValue) -> torch.Tensor:
     """Invert a one-sided spectrum as a whole one: ONNX Runtime refuses a DFT that is one-sided and inverse."""
     *others, last = dim
     if others:
@@ -47,13 +46,13 @@ def _number_normalization(norm: str | None, forward: bool) -> int:
     return 2 if (norm == "forward") == forward else 0
 
 
-def _resize(value: Any, dim: int, length: Any) -> Any:
+def _resize(value: RuleValue, dim: int, length: RuleValue) -> RuleValue:
     """Cut or fill up with zeros, as the length asks for."""
     size = get_first_part(value).shape[dim]
     if length is None or statically_known_true(length == size):
         return value
-    sym_min: Any = torch.sym_min  # untyped
-    sym_max: Any = torch.sym_max  # untyped
+    sym_min: RuleValue = torch.sym_min  # untyped
+    sym_max: RuleValue = torch.sym_max  # untyped
     kept, rank = sym_min(length, size), get_first_part(value).dim()
     padding = [0, 0] * (rank - 1 - dim % rank) + [0, sym_max(length - size, 0)]
 
@@ -64,7 +63,9 @@ def _resize(value: Any, dim: int, length: Any) -> Any:
     return Parts(*map(resize, value)) if isinstance(value, Parts) else resize(value)
 
 
-def _read_dims(value: Any, length: Any, dim: Any, rank: int | None) -> tuple[Any, list[int], list[Any]]:
+def _read_dims(
+    value: RuleValue, length: RuleValue, dim: RuleValue, rank: int | None
+) -> tuple[RuleValue, list[int], list[RuleValue]]:
     """Return the value, the dims to transform, and the size of each, None for the one it has."""
     count = get_first_part(value).dim()
     if rank == 1:
@@ -79,7 +80,7 @@ def _read_dims(value: Any, length: Any, dim: Any, rank: int | None) -> tuple[Any
 def make_transform(forward: bool, rank: int | None = 1) -> Rule:
     """Return the rule of a Fourier transform over one dim, over two, or over any number of them."""
 
-    def apply(value: Any, length: Any = None, dim: Any = None, norm: str | None = None) -> Parts:
+    def apply(value: RuleValue, length: RuleValue = None, dim: RuleValue = None, norm: str | None = None) -> Parts:
         value, dims, sizes = _read_dims(split_parts(value), length, dim, rank)
         for d, size in zip(dims, sizes, strict=True):
             value = _resize(value, d, size)
@@ -89,7 +90,7 @@ def make_transform(forward: bool, rank: int | None = 1) -> Rule:
 
 
 def make_real_transform(rank: int | None = 1) -> Rule:
-    def apply(value: torch.Tensor, length: Any = None, dim: Any = None, norm: str | None = None) -> Parts:
+    def apply(value: torch.Tensor, length: RuleValue = None, dim: RuleValue = None, norm: str | None = None) -> Parts:
         _, dims, sizes = _read_dims(value, length, dim, rank)
         for d, size in zip(dims, sizes, strict=True):
             value = _resize(value, d, size)
@@ -99,7 +100,9 @@ def make_real_transform(rank: int | None = 1) -> Rule:
 
 
 def make_inverse_real_transform(rank: int | None = 1) -> Rule:
-    def apply(value: Any, length: Any = None, dim: Any = None, norm: str | None = None) -> torch.Tensor:
+    def apply(
+        value: RuleValue, length: RuleValue = None, dim: RuleValue = None, norm: str | None = None
+    ) -> torch.Tensor:
         value, dims, sizes = _read_dims(split_parts(value), length, dim, rank)
         last = sizes[-1] if sizes[-1] is not None else 2 * (value.real.shape[dims[-1]] - 1)
         for d, size in zip(dims, [*sizes[:-1], last // 2 + 1], strict=True):

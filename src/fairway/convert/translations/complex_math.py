@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 
 from fairway.convert.translations.complex_parts import (
     Parts,
+    RuleValue,
     split_parts,
 )
 
 
-def as_parts(value: Any) -> Any:
+def as_parts(value: RuleValue) -> RuleValue:
     """Return parts as `split_parts` does; plain numbers stay plain numbers in each part."""
     if isinstance(value, complex):
         return Parts(value.real, value.imag)  # type: ignore[arg-type]
@@ -22,7 +22,7 @@ def as_parts(value: Any) -> Any:
     return Parts(value, 0)  # type: ignore[arg-type]  # plain numbers, as for complex ones above
 
 
-def add(first: Any, other: Any, alpha: Any = 1, *, sign: int = 1) -> Parts:
+def add(first: RuleValue, other: RuleValue, alpha: RuleValue = 1, *, sign: int = 1) -> Parts:
     first, other = as_parts(first), as_parts(other)
     factor = sign if alpha == 1 else sign * alpha
     if factor == 1:
@@ -32,15 +32,15 @@ def add(first: Any, other: Any, alpha: Any = 1, *, sign: int = 1) -> Parts:
     return Parts(first.real + factor * other.real, first.imag + factor * other.imag)
 
 
-def subtract(first: Any, other: Any, alpha: Any = 1) -> Parts:
+def subtract(first: RuleValue, other: RuleValue, alpha: RuleValue = 1) -> Parts:
     return add(first, other, alpha, sign=-1)
 
 
-def subtract_from(first: Any, other: Any, alpha: Any = 1) -> Parts:
+def subtract_from(first: RuleValue, other: RuleValue, alpha: RuleValue = 1) -> Parts:
     return add(other, first, alpha, sign=-1)
 
 
-def multiply(first: Any, other: Any) -> Parts:
+def multiply(first: RuleValue, other: RuleValue) -> Parts:
     if not isinstance(first, Parts | complex):
         first, other = other, first
     first = as_parts(first)
@@ -53,7 +53,7 @@ def multiply(first: Any, other: Any) -> Parts:
     )
 
 
-def divide(first: Any, other: Any, rounding_mode: str | None = None) -> Any:
+def divide(first: RuleValue, other: RuleValue, rounding_mode: str | None = None) -> RuleValue:
     if rounding_mode is not None:
         return NotImplemented
     if not isinstance(other, Parts | complex):
@@ -70,7 +70,7 @@ def divide(first: Any, other: Any, rounding_mode: str | None = None) -> Any:
     return Parts(turned.real / square, turned.imag / square)
 
 
-def conjugate(value: Any) -> Any:
+def conjugate(value: RuleValue) -> RuleValue:
     return Parts(value.real, -value.imag) if isinstance(value, Parts) else value
 
 
@@ -104,7 +104,7 @@ def take_root(value: Parts) -> Parts:
     return make_polar(torch.sqrt(compute_length(value)), compute_angle(value) / 2)
 
 
-def raise_to_power(value: Any, exponent: Any) -> Any:
+def raise_to_power(value: RuleValue, exponent: RuleValue) -> RuleValue:
     if isinstance(value, Parts) and isinstance(exponent, int) and 1 <= exponent <= 8:
         result = value
         for _ in range(exponent - 1):
@@ -133,7 +133,7 @@ def compute_sine(value: Parts) -> Parts:
     )
 
 
-def compute_sigmoid(value: Parts) -> Any:
+def compute_sigmoid(value: Parts) -> RuleValue:
     return divide(1.0, add(exponentiate(Parts(-value.real, -value.imag)), 1.0))
 
 
@@ -142,18 +142,18 @@ def compute_tanh(value: Parts) -> Parts:
     return Parts(2 * twice.real - 1, 2 * twice.imag)
 
 
-def compare_equal(first: Any, other: Any) -> torch.Tensor:
+def compare_equal(first: RuleValue, other: RuleValue) -> torch.Tensor:
     first, other = as_parts(first), as_parts(other)
     equal: torch.Tensor = (first.real == other.real) & (first.imag == other.imag)
     return equal
 
 
-def select(condition: torch.Tensor, first: Any, other: Any) -> Parts:
+def select(condition: torch.Tensor, first: RuleValue, other: RuleValue) -> Parts:
     first, other = as_parts(first), as_parts(other)
     return Parts(torch.where(condition, first.real, other.real), torch.where(condition, first.imag, other.imag))
 
 
-def fill_masked(value: Parts, mask: torch.Tensor, filling: Any) -> Parts:
+def fill_masked(value: Parts, mask: torch.Tensor, filling: RuleValue) -> Parts:
     filling = as_parts(filling)
     return Parts(
         torch.masked_fill(value.real, mask, filling.real),

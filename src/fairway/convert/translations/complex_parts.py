@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
+
+RuleValue: TypeAlias = Any
+"""A value that a rule takes or returns: `Parts`, a real tensor, a number, the graph's node of one, or a list."""
 
 
 class Parts(NamedTuple):
@@ -15,10 +18,10 @@ class Parts(NamedTuple):
     imag: torch.Tensor
 
 
-Rule = Callable[..., Any]
+Rule = Callable[..., RuleValue]
 
 
-def split_parts(value: Any) -> Any:
+def split_parts(value: RuleValue) -> RuleValue:
     """Return the parts of a number, of a real tensor or of a list; `Parts` stay as they are."""
     if isinstance(value, Parts):
         return value
@@ -38,11 +41,11 @@ def take_parts(value: torch.Tensor) -> Parts:
     return Parts(pairs.select(-1, 0), pairs.select(-1, 1))
 
 
-def get_first_part(value: Any) -> torch.Tensor:
+def get_first_part(value: RuleValue) -> torch.Tensor:
     return value.real if isinstance(value, Parts) else value
 
 
-def choose_part(value: Any, part: int) -> Any:
+def choose_part(value: RuleValue, part: int) -> RuleValue:
     if isinstance(value, Parts):
         return value[part]
     if isinstance(value, complex):
@@ -52,10 +55,10 @@ def choose_part(value: Any, part: int) -> Any:
     return value
 
 
-def make_part_by_part(operator: Callable[..., Any]) -> Rule:
+def make_part_by_part(operator: Callable[..., RuleValue]) -> Rule:
     """Return the rule of an operator that moves, picks or adds numbers: it does the same to each part."""
 
-    def apply(*args: Any, **named: Any) -> Any:
+    def apply(*args: RuleValue, **named: RuleValue) -> RuleValue:
         if named.get("dtype") is not None and not named["dtype"].is_complex:
             return NotImplemented
         results = []
@@ -72,17 +75,17 @@ def make_part_by_part(operator: Callable[..., Any]) -> Rule:
     return apply
 
 
-def make_writer(operator: Callable[..., Any], sources: Sequence[int]) -> Rule:
-    """Return the rule of an operator that writes tensors into another: real ones among them have no imaginary part."""
+def make_writer(operator: Callable[..., RuleValue], sources: Sequence[int]) -> Rule:
+    """Return the rule of an operator that writes tensors into another. Real tensors get an imaginary part of zero."""
     plain = make_part_by_part(operator)
 
-    def apply(*args: Any, **named: Any) -> Any:
+    def apply(*args: RuleValue, **named: RuleValue) -> RuleValue:
         args = tuple(split_parts(value) if place in sources else value for place, value in enumerate(args))
         return plain(*args, **named)
 
     return apply
 
 
-def make_joiner(operator: Callable[..., Any]) -> Rule:
+def make_joiner(operator: Callable[..., RuleValue]) -> Rule:
     plain = make_part_by_part(operator)
     return lambda tensors, *settings, **named: plain([split_parts(value) for value in tensors], *settings, **named)

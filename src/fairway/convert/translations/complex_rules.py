@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Any
 
 import torch
 
@@ -46,6 +45,7 @@ from fairway.convert.translations.complex_math import (
 from fairway.convert.translations.complex_parts import (
     Parts,
     Rule,
+    RuleValue,
     choose_part,
     get_first_part,
     make_joiner,
@@ -61,7 +61,7 @@ _ATEN = torch.ops.aten
 def _make_bilinear(operator: Callable[..., torch.Tensor]) -> Rule:
     """Return the rule of an operator that is linear in each of its first two arguments, such as a matrix product."""
 
-    def multiply(first: Any, other: Any, *settings: Any, **named: Any) -> Parts:
+    def multiply(first: RuleValue, other: RuleValue, *settings: RuleValue, **named: RuleValue) -> Parts:
         def part(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
             return operator(left, right, *settings, **named)
 
@@ -81,7 +81,7 @@ def _make_biased(operator: Callable[..., torch.Tensor]) -> Rule:
     """Return the rule of a convolution or linear layer: a bilinear operator with a bias as its third argument."""
     plain = _make_bilinear(lambda x, weight, *settings: operator(x, weight, None, *settings))
 
-    def apply(x: Any, weight: Any, bias: Any = None, *settings: Any) -> Any:
+    def apply(x: RuleValue, weight: RuleValue, bias: RuleValue = None, *settings: RuleValue) -> RuleValue:
         result = plain(x, weight, *settings)
         if bias is None:
             return result
@@ -93,9 +93,9 @@ def _make_biased(operator: Callable[..., torch.Tensor]) -> Rule:
     return apply
 
 
-def _einsum(equation: str, operands: Sequence[Any], path: Any = None) -> Any:
+def _einsum(equation: str, operands: Sequence[RuleValue], path: RuleValue = None) -> RuleValue:
     """Sum products of parts: those with an even number of imaginary factors are real."""
-    sums: list[Any] = [0, 0]
+    sums: list[RuleValue] = [0, 0]
     for chosen in product((0, 1), repeat=len(operands)):
         if any(part and not isinstance(value, Parts) for part, value in zip(chosen, operands, strict=True)):
             continue
@@ -105,14 +105,14 @@ def _einsum(equation: str, operands: Sequence[Any], path: Any = None) -> Any:
     return Parts(*sums)
 
 
-def _make_block(value: Any) -> torch.Tensor:
+def _make_block(value: RuleValue) -> torch.Tensor:
     """Return the real matrix of twice the size that multiplies parts as the complex matrix multiplies numbers."""
     value = split_parts(value)
     upper = torch.cat([value.real, -value.imag], -1)
     return torch.cat([upper, torch.cat([value.imag, value.real], -1)], -2)
 
 
-def _solve(matrix: Any, right: Any, *, left: bool = True, **checks: Any) -> Any:
+def _solve(matrix: RuleValue, right: RuleValue, *, left: bool = True, **checks: RuleValue) -> RuleValue:
     right = split_parts(right)
     if not left or right.real.dim() != split_parts(matrix).real.dim():
         return NotImplemented
@@ -127,18 +127,18 @@ def _inverse(matrix: Parts) -> Parts:
     return Parts(both.narrow(-2, 0, size), both.narrow(-2, size, size))
 
 
-def _norm(value: Parts, *settings: Any, **named: Any) -> torch.Tensor:
+def _norm(value: Parts, *settings: RuleValue, **named: RuleValue) -> torch.Tensor:
     named.pop("dtype", None)
     norm: torch.Tensor = _ATEN.linalg_vector_norm(compute_length(value), *settings, **named)
     return norm
 
 
-def _product(value: Parts, dim: int, keepdim: bool = False, **named: Any) -> Parts:
+def _product(value: Parts, dim: int, keepdim: bool = False, **named: RuleValue) -> Parts:
     length, angle = compute_length(value).prod(dim, keepdim), compute_angle(value).sum(dim, keepdim)
     return make_polar(length, angle)
 
 
-def _convert(value: Any, *, dtype: torch.dtype | None = None, **places: Any) -> Any:
+def _convert(value: RuleValue, *, dtype: torch.dtype | None = None, **places: RuleValue) -> RuleValue:
     if dtype is None:
         return value
     if not dtype.is_complex:
@@ -151,7 +151,7 @@ def _convert(value: Any, *, dtype: torch.dtype | None = None, **places: Any) -> 
 def _make_factory(operator: Callable[..., torch.Tensor]) -> Rule:
     """Return the rule of a factory whose dtype is complex."""
 
-    def make(size: Any, *values: Any, dtype: torch.dtype | None = None, **places: Any) -> Parts:
+    def make(size: RuleValue, *values: RuleValue, dtype: torch.dtype | None = None, **places: RuleValue) -> Parts:
         real = (dtype or torch.complex64).to_real()
         number = complex(*values) if values else None
         shape = list(get_first_part(size).shape) if isinstance(size, Parts | torch.Tensor) else size
@@ -167,7 +167,9 @@ def _make_new_factory(operator: Callable[..., torch.Tensor]) -> Rule:
     """Return the rule of a `new_` factory: the tensor it is called on gives only its dtype."""
     make = _make_factory(operator)
 
-    def create(source: Any, size: Any, *values: Any, dtype: torch.dtype | None = None, **places: Any) -> Any:
+    def create(
+        source: RuleValue, size: RuleValue, *values: RuleValue, dtype: torch.dtype | None = None, **places: RuleValue
+    ) -> RuleValue:
         if dtype is not None and not dtype.is_complex:
             return operator(size, *values, dtype=dtype)
         return make(size, *values, dtype=dtype)
@@ -175,7 +177,7 @@ def _make_new_factory(operator: Callable[..., torch.Tensor]) -> Rule:
     return create
 
 
-def _scalar(number: complex, *, dtype: torch.dtype | None = None, **places: Any) -> Parts:
+def _scalar(number: complex, *, dtype: torch.dtype | None = None, **places: RuleValue) -> Parts:
     real = (dtype or torch.complex64).to_real()
     number = complex(number)
     return Parts(torch.full([], number.real, dtype=real), torch.full([], number.imag, dtype=real))

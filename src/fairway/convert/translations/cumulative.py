@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from onnxscript import graph, script
@@ -88,7 +87,7 @@ def logcumsumexp(self: GraphValue, dim: int) -> GraphValue:
     return _scan_along(_log_sums, self, dim, -math.inf)
 
 
-def _scan_along(run: Callable[..., Any], self: GraphValue, dim: int, first: float) -> GraphValue:
+def _scan_along(run: Callable[..., GraphValue], self: GraphValue, dim: int, first: float) -> GraphValue:
     if not self.shape:
         return op.Identity(self)
     rows, start = _pad_front(self, dim, first)

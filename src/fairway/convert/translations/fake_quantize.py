@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any
 
 import torch
 from onnxscript import opset18 as op
 
 from fairway.convert.translations.builders import KIND, GraphValue, Table, is_float, make_ints, make_number
-from fairway.torch_internals import aten_fake_quantize_with_mask, destroy_library, has_kernel
+from fairway.torch_internals import Untyped, aten_fake_quantize_with_mask, destroy_library, has_kernel
 
 
 def quantize_per_tensor(
@@ -71,7 +70,7 @@ def _quantize(
 @contextmanager
 def register_shapes() -> Iterator[None]:
     """Give torch the shapes of fake quantization inside the block."""
-    make: Any = torch.library.Library  # untyped
+    make: Untyped = torch.library.Library  # untyped
     library = make("aten", "IMPL")
     try:
         for name in (
@@ -87,15 +86,15 @@ def register_shapes() -> Iterator[None]:
         destroy_library(library)
 
 
-def _infer_shapes(self: torch.Tensor, *_: Any) -> tuple[torch.Tensor, torch.Tensor]:
+def _infer_shapes(self: torch.Tensor, *_: object) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.empty_like(self), torch.empty_like(self, dtype=torch.bool)
 
 
-def _drop_mask(function: Callable[..., tuple[Any, Any]]) -> Callable[..., Any]:
+def _drop_mask(function: Callable[..., tuple[GraphValue, GraphValue]]) -> Callable[..., GraphValue]:
     """Return a translation that returns the value without the mask."""
 
     @wraps(function)
-    def value(*args: Any, **kwargs: Any) -> GraphValue:
+    def value(*args: GraphValue, **kwargs: GraphValue) -> GraphValue:
         return function(*args, **kwargs)[0]
 
     return value

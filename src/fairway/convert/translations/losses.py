@@ -7,7 +7,6 @@ whose numbers are 25/46 and 21/46 instead of PyTorch's 0.54 and 0.46. It warns o
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from onnxscript import opset18 as op
@@ -64,12 +63,12 @@ def _reduce(loss: GraphValue, count: GraphValue, reduction: int) -> GraphValue:
     return op.Div(total, count) if reduction == MEAN else total
 
 
-def hamming_window(window_length: GraphValue, dtype: int = -1, **_: Any) -> GraphValue:
+def hamming_window(window_length: GraphValue, dtype: int = -1, **_: GraphValue) -> GraphValue:
     return hamming_periodic(window_length, True, dtype=dtype)
 
 
 def hamming_periodic(
-    window_length: GraphValue, periodic: bool, alpha: float = 0.54, beta: float = 0.46, dtype: int = -1, **_: Any
+    window_length: GraphValue, periodic: bool, alpha: float = 0.54, beta: float = 0.46, dtype: int = -1, **_: GraphValue
 ) -> GraphValue:
     kind = KIND.FLOAT if is_none(dtype) else KIND(dtype)
     length = make_ints([window_length]) if isinstance(window_length, int) else op.Reshape(window_length, [1])

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import onnx_ir as ir
 import torch
@@ -105,7 +104,7 @@ def digamma(self: GraphValue) -> GraphValue:
     return _compute_in_double(self, derivative)
 
 
-def scalar_tensor(s: GraphValue, dtype: int = -1, **_: Any) -> GraphValue:
+def scalar_tensor(s: GraphValue, dtype: int = -1, **_: GraphValue) -> GraphValue:
     if isinstance(s, ir.Value):  # a size, or a number computed from one
         return cast(s, KIND.FLOAT if is_none(dtype) else KIND(dtype))
     return op.Constant(value=ir.tensor(s, dtype=KIND.FLOAT if is_none(dtype) else KIND(dtype)))
@@ -141,7 +140,7 @@ def fmin(self: GraphValue, other: GraphValue) -> GraphValue:
     return _pick_known(self, other, op.Min)
 
 
-def _pick_known(self: GraphValue, other: GraphValue, pick: Callable[..., Any]) -> GraphValue:
+def _pick_known(self: GraphValue, other: GraphValue, pick: Callable[..., GraphValue]) -> GraphValue:
     """Pick one of two values, and the other one if it is NaN."""
     if not is_float(self):
         return pick(self, other)
@@ -205,7 +204,7 @@ def _make_double(value: float) -> GraphValue:
     return make_number(float(value), KIND.DOUBLE)
 
 
-def _compute_in_double(self: GraphValue, function: Callable[[Any], Any]) -> GraphValue:
+def _compute_in_double(self: GraphValue, function: Callable[[GraphValue], GraphValue]) -> GraphValue:
     kind = self.dtype if is_float(self) else KIND.FLOAT
     result = function(cast(self, KIND.DOUBLE))
     return result if kind == KIND.DOUBLE else set_type(op.Cast(result, to=kind), kind)

@@ -13,10 +13,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+
+from fairway.torch_internals import Untyped
 
 
 def take_along_dim(input: torch.Tensor, indices: torch.Tensor, dim: int | None = None) -> torch.Tensor:
@@ -26,7 +27,7 @@ def take_along_dim(input: torch.Tensor, indices: torch.Tensor, dim: int | None =
     around = [list(tensor.shape) for tensor in (input, indices)]
     for shape in around:
         shape[dim] = 1
-    broadcast_shapes: Any = torch.broadcast_shapes  # untyped
+    broadcast_shapes: Untyped = torch.broadcast_shapes  # untyped
     common = list(broadcast_shapes(*around))
     values, places = (
         tensor.expand([*common[:dim], tensor.shape[dim], *common[dim + 1 :]]) for tensor in (input, indices)
@@ -36,7 +37,7 @@ def take_along_dim(input: torch.Tensor, indices: torch.Tensor, dim: int | None =
 
 def rrelu(
     input: torch.Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
-) -> Any:
+) -> Untyped:
     return NotImplemented if training else torch.nn.functional.leaky_relu(input, (lower + upper) / 2, inplace)
 
 
@@ -47,26 +48,30 @@ def kron(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return wide.reshape([a * b for a, b in zip(left, right, strict=True)])
 
 
-def tensor_split(input: torch.Tensor, indices_or_sections: Any, dim: int = 0) -> Any:
+def tensor_split(input: torch.Tensor, indices_or_sections: Untyped, dim: int = 0) -> Untyped:
     """Split into a number of parts. The first ones are longer by one if the length is not divisible."""
     if not isinstance(indices_or_sections, int):
         return NotImplemented
     dim %= input.dim()
     size, longer = input.shape[dim] // indices_or_sections, input.shape[dim] % indices_or_sections
-    least: Any = torch.sym_min  # untyped
+    least: Untyped = torch.sym_min  # untyped
     ends = [i * size + least(i, longer) for i in range(indices_or_sections + 1)]
     before = (slice(None),) * dim
     return tuple(input[(*before, slice(*pair))] for pair in pairwise(ends))
 
 
-def irfft(input: torch.Tensor, n: Any = None, dim: int = -1, norm: str | None = None, out: Any = None) -> Any:
+def irfft(
+    input: torch.Tensor, n: Untyped = None, dim: int = -1, norm: str | None = None, out: Untyped = None
+) -> Untyped:
     """Pass the length on: torch reads it off the input as a plain number."""
     if n is not None or out is not None:
         return NotImplemented
     return torch.fft.irfft(input, 2 * (input.shape[dim] - 1), dim, norm)
 
 
-def irfftn(input: torch.Tensor, s: Any = None, dim: Any = None, norm: str | None = None, out: Any = None) -> Any:
+def irfftn(
+    input: torch.Tensor, s: Untyped = None, dim: Untyped = None, norm: str | None = None, out: Untyped = None
+) -> Untyped:
     if s is not None or out is not None:
         return NotImplemented
     dims = list(range(input.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
@@ -74,11 +79,13 @@ def irfftn(input: torch.Tensor, s: Any = None, dim: Any = None, norm: str | None
     return torch.fft.irfftn(input, [*sizes[:-1], 2 * (sizes[-1] - 1)], dims, norm)
 
 
-def irfft2(input: torch.Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, out: Any = None) -> Any:
+def irfft2(
+    input: torch.Tensor, s: Untyped = None, dim: Untyped = (-2, -1), norm: str | None = None, out: Untyped = None
+) -> Untyped:
     return irfftn(input, s, dim, norm, out)
 
 
-def mean(input: torch.Tensor, dim: Any = None, keepdim: bool = False, **settings: Any) -> Any:
+def mean(input: torch.Tensor, dim: Untyped = None, keepdim: bool = False, **settings: Untyped) -> Untyped:
     """Divide the sum of complex numbers by their number, which torch reads as a plain number."""
     if not input.is_complex() or settings:
         return NotImplemented
@@ -95,9 +102,9 @@ def istft(
     center: bool = True,
     normalized: bool = False,
     onesided: bool | None = None,
-    length: Any = None,
+    length: Untyped = None,
     return_complex: bool = False,
-) -> Any:
+) -> Untyped:
     """Add the inverse spectra of the frames up where they overlap, and divide by the sum of the squared windows."""
     if return_complex or onesided is False or (onesided is None and input.shape[-2] != n_fft // 2 + 1):
         return NotImplemented
@@ -119,21 +126,21 @@ def istft(
     return wave[:, : end - start].reshape([*batch, end - start])
 
 
-def _add_overlapping(frames: torch.Tensor, length: Any, width: int, hop: int) -> torch.Tensor:
+def _add_overlapping(frames: torch.Tensor, length: Untyped, width: int, hop: int) -> torch.Tensor:
     return torch.nn.functional.fold(frames, (1, length), (1, width), stride=(1, hop)).reshape(frames.shape[0], length)
 
 
-def _make_transposed(plain: Callable[..., torch.Tensor]) -> Callable[..., Any]:
+def _make_transposed(plain: Callable[..., torch.Tensor]) -> Callable[..., Untyped]:
     def convolve(
         input: torch.Tensor,
         weight: torch.Tensor,
         bias: torch.Tensor | None = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
+        stride: Untyped = 1,
+        padding: Untyped = 0,
+        output_padding: Untyped = 0,
         groups: int = 1,
-        dilation: Any = 1,
-    ) -> Any:
+        dilation: Untyped = 1,
+    ) -> Untyped:
         paddings = _list_per_dim(output_padding, weight)
         if not any(isinstance(size, torch.SymInt) for size in paddings):
             return NotImplemented
@@ -149,14 +156,14 @@ def _make_transposed(plain: Callable[..., torch.Tensor]) -> Callable[..., Any]:
     return convolve
 
 
-def _list_per_dim(setting: Any, weight: torch.Tensor) -> list[Any]:
+def _list_per_dim(setting: Untyped, weight: torch.Tensor) -> list[Untyped]:
     """Return a setting for each dim of the image."""
     return list(setting) if isinstance(setting, Sequence) else [setting] * (weight.dim() - 2)
 
 
 _CONVOLUTIONS = (torch.conv_transpose1d, torch.conv_transpose2d, torch.conv_transpose3d)
 
-SUBSTITUTES: dict[Any, Callable[..., Any]] = {
+SUBSTITUTES: dict[Untyped, Callable[..., Untyped]] = {
     torch.take_along_dim: take_along_dim,
     torch.Tensor.take_along_dim: take_along_dim,
     torch.nn.functional.rrelu: rrelu,
@@ -182,7 +189,9 @@ class SubstituteMode(TorchFunctionMode):
         super().__init__()
         self._on_use = on_use
 
-    def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Untyped, types: Untyped, args: Sequence[Untyped] = (), kwargs: Untyped = None
+    ) -> Untyped:
         substitute = SUBSTITUTES.get(func)
         result = substitute(*args, **(kwargs or {})) if substitute is not None else NotImplemented
         if result is NotImplemented:

@@ -7,8 +7,7 @@ MatMul it is up to a tenth slower or faster in some small layers, and equally fa
 
 from __future__ import annotations
 
-from typing import Any
-
+from fairway.convert.translations.builders import GraphValue
 from fairway.model.user_types import OperatorFunctions
 
 
@@ -19,7 +18,7 @@ def gemm_translations() -> OperatorFunctions:
     return {torch.ops.aten.linear.default: linear}
 
 
-def linear(input: Any, weight: Any, bias: Any = None) -> Any:
+def linear(input: GraphValue, weight: GraphValue, bias: GraphValue = None) -> GraphValue:
     """torch.nn.functional.linear over any number of leading dims."""
     from onnxscript import opset18 as op
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import onnx_ir as ir
 from onnx_ir.passes import common
@@ -68,7 +67,7 @@ def match_rules_quickly() -> Iterator[None]:
     """
     plain = RewriteRule.try_rewrite
 
-    def try_rewrite(self: RewriteRule, model: Any, graph: Any, node: ir.Node, **options: Any) -> Any:
+    def try_rewrite(self: RewriteRule, model: object, graph: object, node: ir.Node, **options: object) -> object:
         first = first_pattern_output(self).op_identifier()
         if first is not None and first[:2] != (node.domain, node.op_type):
             return None

@@ -128,6 +128,5 @@ def _try_recipe(load_request: Callable[[], RecipeToTry], on_event: EventSink) ->
     record = run(request.settings)
     if record.is_verified or not request.typed_settings:
         return RecipeOutcome(request.typed_settings, record)
-    limits = request.settings.limits
-    plain = make_settings(request.settings.level, (), None, True, limits.seconds, limits.bytes)
+    plain = make_settings(request.settings.level, (), None, True, request.settings.limits)
     return RecipeOutcome(request.typed_settings, record, run(plain))

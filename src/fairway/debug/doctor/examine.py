@@ -126,7 +126,7 @@ def _run_worker(probes: Sequence[Probe], way: str, folder: Path, tell: MessageSi
         tell(("over", probe.name, "", ""))
 
 
-def _run_step(probe: str, tell: MessageSink, tool: str, work: Callable[[], Any]) -> Any:
+def _run_step(probe: str, tell: MessageSink, tool: str, work: Callable[[], object]) -> object:
     """Run one tool, reported before and after. If it returns a string, this is the problem."""
     tell(("begin", probe, tool, ""))
     result, problem = None, ""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
 
 import torch
 from torch import nn
@@ -27,7 +26,7 @@ class Probe:
     """One line of PyTorch on one tensor, with its layers, inputs of any batch size, and its answer."""
 
     name: str
-    line: Callable[..., Any]
+    line: Callable[..., object]
     inputs: Callable[[int], torch.Tensor]
     answer: float
     """The weighted sum of the outputs at OTHER_BATCH, so that PyTorch itself is judged too."""

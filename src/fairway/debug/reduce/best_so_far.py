@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from fairway.debug.reduce.issue_report import ReduceResult, write_report
 from fairway.debug.reduce.program import Program, Ref
@@ -13,7 +12,7 @@ from fairway.debug.reduce.reproducer import make_title, write_script
 from fairway.debug.reduce.trial_export import FailureSignature, TrialOutcome
 from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
-from fairway.workers.staging import replace_file
+from fairway.workers.workshop import replace_file
 
 STATE_FILE = "state.json"
 
@@ -34,7 +33,7 @@ def read_best_so_far(folder: Path, full_program: Program, exporter: str, signatu
         return None
 
 
-def _make_mark(full_program: Program, exporter: str, signature: FailureSignature) -> Any:
+def _make_mark(full_program: Program, exporter: str, signature: FailureSignature) -> object:
     return [exporter, str(signature), [[call.var, call.name] for call in full_program.calls]]
 
 

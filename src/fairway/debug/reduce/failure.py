@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -58,7 +57,7 @@ class PlainModel(torch.nn.Module):
         self.model = subject.model
         self._call = subject.call
 
-    def forward(self, *tensors: torch.Tensor) -> Any:
+    def forward(self, *tensors: torch.Tensor) -> object:
         args, kwargs = self._call(tensors)
         return tuple(leaf.value for leaf in find_output_leaves(self.model(*args, **kwargs)))
 

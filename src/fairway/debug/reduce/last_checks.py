@@ -1,4 +1,4 @@
-"""The steps after cutting: run the script alone, rule out other causes, and reserve time for both."""
+"""The steps after cutting: run the script alone and rule out other causes, in time reserved for both."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class TrackedFraction(Tracked, float):
 
 
 class TrackedRead(Tracked):
-    """A number read from a tensor. Like an exporter's symbolic number it is not Python's own, so no use goes unseen.
+    """A number read from a tensor. It is an object of this class, so that every use of it is recorded.
 
     It cannot be a subclass of `int`: a list would not call its `__index__`.
     """

@@ -151,9 +151,9 @@ def run_trial(case: TrialCase, exporter: str) -> TrialOutcome:
 
 
 def _compute_answers(model: torch.nn.Module, points: Sequence[Sequence[torch.Tensor]]) -> Iterator[Any]:
-    """Yield PyTorch's inputs and outputs; None if it fails or reads uninitialized memory.
+    """Yield the inputs and PyTorch's outputs for each point, or None if PyTorch fails or reads uninitialized memory.
 
-    Each is computed on demand: a large model takes long at seventeen inputs, and mostly fails before the second.
+    They are computed on demand, because a large model is slow and most trials end at the first point.
     """
     for values in points:
         try:

@@ -22,7 +22,7 @@ from fairway.diagnostics.errors import UserError, complain
 from fairway.diagnostics.render import format_markdown_table
 from fairway.model.memory_check import is_regular_file
 from fairway.record.progress import EventSink, PartStarted
-from fairway.workers.staging import replace_file
+from fairway.workers.workshop import replace_file
 
 WATCH_LIST_FORMAT = 1
 MAX_LIST_BYTES = 16 * 2**20

@@ -16,7 +16,7 @@ from fairway.deploy.publish.destination import StoredObject
 from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
 from fairway.record.progress import EventSink, StageStarted
-from fairway.workers.staging import Janitor, flush_to_disk, lock_folder, open_workshop
+from fairway.workers.workshop import Janitor, flush_to_disk, lock_folder, open_workshop
 
 _CHUNK_BYTES = 1 << 20
 

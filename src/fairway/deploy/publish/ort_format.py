@@ -24,7 +24,7 @@ from fairway.model.onnx_file import check_memory
 from fairway.record.files import hash_file, read_versions
 from fairway.record.progress import EventSink, StageStarted
 from fairway.record.schema_parts import SubjectRecord
-from fairway.workers.staging import Janitor, commit_files, open_workshop
+from fairway.workers.workshop import Janitor, commit_files, open_workshop
 
 MAX_DIFFERENCE = 1e-4
 """The largest allowed difference between floats of the `.ort` file and of the ONNX file, relative to the largest number

@@ -15,7 +15,7 @@ from fairway.record.files import hash_file
 from fairway.record.progress import EventSink, ignore_event
 from fairway.record.reader import compare_with_record
 from fairway.record.schema import Record
-from fairway.workers.staging import Janitor, open_workshop
+from fairway.workers.workshop import Janitor, open_workshop
 
 FORMS = "s3://BUCKET/PREFIX, mlflow:NAME, triton:FOLDER, ort:FOLDER, or a folder"
 _BUCKET = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/?(.*)")

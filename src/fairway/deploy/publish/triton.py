@@ -22,7 +22,7 @@ from fairway.model.onnx_file import OnnxHeader, OnnxValue
 from fairway.record.files import get_record_path, hash_file
 from fairway.record.progress import EventSink, StageStarted
 from fairway.record.reader import read_record
-from fairway.workers.staging import Janitor, flush_to_disk, lock_folder, open_workshop
+from fairway.workers.workshop import Janitor, flush_to_disk, lock_folder, open_workshop
 
 CONFIG = "config.pbtxt"
 MODEL = "model.onnx"

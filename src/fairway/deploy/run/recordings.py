@@ -74,7 +74,7 @@ def _open(path: Path, input_names: Sequence[str], scraps: Path) -> Arrays:
         require_extra("run", path.name, "zarr")
         import zarr
 
-        opened: Any = zarr.open(str(path), mode="r")
+        opened: object = zarr.open(str(path), mode="r")
         return dict(opened.arrays()) if hasattr(opened, "arrays") else {input_names[0]: opened}
     if path.suffix == ".parquet":
         return _open_parquet(path, input_names, scraps)

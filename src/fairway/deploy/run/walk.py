@@ -20,7 +20,7 @@ from fairway.deploy.run.windows import Windows, WindowSettings, plan_windows
 from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
 from fairway.record.progress import EventSink, ItemsCounted
-from fairway.workers.staging import replace_file
+from fairway.workers.workshop import replace_file
 
 NOTE_SECONDS = 2.0
 """Seconds between two stored states."""

@@ -36,7 +36,7 @@ class Lane:
 
     def read(self, start: int, length: int) -> Array:
         """Read a window in the dtype of the file. It has no batch dim, unless windows run along that."""
-        index: list[Any] = [slice(None)] * len(self.array.shape)
+        index: list[object] = [slice(None)] * len(self.array.shape)
         if self.axis is not None:
             index[self.axis + (self.extra == 1)] = slice(start, start + length)
         got = np.asarray(self.array[tuple(index)])
@@ -118,7 +118,7 @@ class Engine:
 
     def _make_lane(self, value: OnnxValue, array: LazyArray, where: str) -> Lane:
         axis = self._find_axis(value)
-        shape: list[Any] = [None if number == axis else size for number, size in enumerate(value.shape or ())]
+        shape: list[object] = [None if number == axis else size for number, size in enumerate(value.shape or ())]
         if self.batched:
             axis, shape = None if axis is None else axis - 1, shape[1:]
         for extra, seen in ((0, array.shape), (1, array.shape[1:]), (-1, array.shape[:-1])):

@@ -17,7 +17,7 @@ class Alias:
     credit: list[int] = field(default_factory=list)
 
     def take_turn(self) -> tuple[str, str | None]:
-        """Return the next model and version. Each target gets its share at all times, without long runs of one."""
+        """Return the next model and version. Targets alternate, so that each has its share at all times."""
         self.credit = self.credit or [0] * len(self.targets)
         for number, (_, _, weight) in enumerate(self.targets):
             self.credit[number] += weight

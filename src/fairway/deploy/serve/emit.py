@@ -23,7 +23,7 @@ from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
 from fairway.diagnostics.extras import require_extra
 from fairway.record.files import get_record_path
-from fairway.workers.staging import Janitor, open_workshop
+from fairway.workers.workshop import Janitor, open_workshop
 
 FORMS = ("docker", "kserve", "triton")
 SERVING_PACKAGES = (

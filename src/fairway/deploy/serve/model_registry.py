@@ -197,9 +197,9 @@ class ModelRegistry:
         _log.info("%s %s is no longer served", served.name, served.version)
 
     def find(self, name: str, version: str | None = None, turn: bool = True) -> ServedModel:
-        """Return the requested version, the one whose turn it is, or the newest.
+        """Return the requested version, the next one of a weighted route, or the newest.
 
-        `turn` says whether the turn is used up; it is not for requests that only read metadata.
+        With `turn=False`, for requests that only read metadata, the route does not advance.
         """
         if version is None and name in self.routes:
             route = self.routes[name]

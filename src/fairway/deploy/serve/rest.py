@@ -143,7 +143,7 @@ class RestMethods:
     async def openapi(self, request: Request) -> Response:
         return JSONResponse(describe_api(self._settings.token is not None))
 
-    async def _read_json(self, request: Request) -> dict[str, Any]:
+    async def _read_json(self, request: Request) -> dict[str, object]:
         """Read a small JSON object, which may be left out."""
         body = await read_body(request, self._settings)
         try:
@@ -155,7 +155,7 @@ class RestMethods:
         return content
 
 
-def read_requested_version(parameters: dict[str, Any]) -> str | None:
+def read_requested_version(parameters: dict[str, object]) -> str | None:
     """Return the version in `config`, which Triton's clients send as JSON text such as `{"version": "2"}`."""
     config = parameters.get("config")
     if config is None:

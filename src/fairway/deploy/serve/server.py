@@ -141,7 +141,7 @@ def _open_http_socket(settings: ServerSettings) -> socket.socket:
 
 
 def _make_http_protocol(seconds: float) -> Any:
-    """Make uvicorn's protocol cut off clients that do not finish the head of a request or the end of a connection."""
+    """Return uvicorn's protocol with a time limit for the head of a request and for closing a connection."""
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
     class TimedProtocol(HttpToolsProtocol):

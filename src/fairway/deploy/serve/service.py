@@ -8,7 +8,6 @@ import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -94,7 +93,7 @@ class Service:
         axes = served.batching.axes
         return {name: np.concatenate([answer[name] for answer in answers], axes[name]) for name in answers[0]}
 
-    def metadata(self, name: str, version: str | None) -> dict[str, Any]:
+    def metadata(self, name: str, version: str | None) -> dict[str, object]:
         """Return names, types and sizes, with -1 for a size that varies, and what was verified."""
         served = self.registry.find(name, version, turn=False)
         signature = served.signature
@@ -128,7 +127,7 @@ class Service:
             },
         }
 
-    def server_metadata(self) -> dict[str, Any]:
+    def server_metadata(self) -> dict[str, object]:
         return {"name": "fairway", "version": VERSION, "extensions": list(EXTENSIONS)}
 
     def model_ready(self, name: str, version: str | None) -> bool:
@@ -136,7 +135,7 @@ class Service:
         return self.ready
 
 
-def _describe_tensor(name: str, dtype: str, shape: list[int]) -> dict[str, Any]:
+def _describe_tensor(name: str, dtype: str, shape: list[int]) -> dict[str, object]:
     return {"name": name, "datatype": DATATYPES[dtype], "shape": shape}
 
 

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
@@ -187,7 +187,7 @@ def check_values(spec: TensorSpec, array: Array, point: Point) -> None:
     if low is not None and high is not None:
         least, most = array.min(), array.max()
         if least < low or most > high:
-            seen: Any = least if least < low else most
+            seen: object = least if least < low else most
             _refuse_values(spec, f"it holds {seen!s}; {low:g}..{high:g} was verified")
 
 

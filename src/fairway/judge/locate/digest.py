@@ -26,7 +26,7 @@ DIGEST_CHUNK_ELEMENTS = 1 << 16
 
 @dataclass(frozen=True)
 class Digest:
-    """The numbers that are kept of an array."""
+    """A summary of an array in a few numbers, from which two arrays are compared."""
 
     shape: tuple[int, ...]
     dtype: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any
 
 import torch
 
@@ -23,7 +22,7 @@ class NominalDtypes:
     """Infers the dtypes of results from the dtypes that the arguments present."""
 
     def __init__(self) -> None:
-        self._known: dict[Any, list[torch.dtype] | None] = {}
+        self._known: dict[object, list[torch.dtype] | None] = {}
 
     def infer(self, func: Operator, args: Items, kwargs: NamedItems, result: Item) -> list[torch.dtype]:
         """Return one dtype for each tensor of `result`, which was computed in float64."""

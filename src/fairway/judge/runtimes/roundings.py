@@ -149,6 +149,6 @@ def _is_making_narrow(kwargs: NamedItems) -> bool:
 
 
 def _estimate_multiplications(tensors: Sequence[torch.Tensor]) -> int:
-    """Return an upper bound of the multiplications in a product of two tensors."""
+    """Return an upper bound on the number of multiplications in a product of two tensors."""
     large = sorted((item for item in tensors), key=lambda item: -item.numel())[:2]
     return 0 if len(large) < 2 else large[0].numel() * max(large[1].shape, default=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import torch
 
@@ -85,7 +84,11 @@ def adopt_shape(wide: Wide) -> None:
 
 
 def multiply_groups(
-    rows: torch.Tensor, weights: torch.Tensor, ends: torch.Tensor, bias: torch.Tensor | None = None, dtype: Any = None
+    rows: torch.Tensor,
+    weights: torch.Tensor,
+    ends: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    dtype: object = None,
 ) -> torch.Tensor:
     """Multiply rows with one of several matrices each: `aten::_grouped_mm`, which has no float64 kernel.
 

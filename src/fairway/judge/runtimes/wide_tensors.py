@@ -81,13 +81,13 @@ class Wide(torch.Tensor):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.asarray(self.get_narrow_numbers().numpy(), dtype)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
+    def __deepcopy__(self, memo: dict[int, object]) -> torch.Tensor:
         return self.clone()
 
     def tolist(self) -> Item:
         return self.numbers.tolist()
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]  # its keyword has no name
+    def __repr__(self, *, tensor_contents: object = None) -> str:  # type: ignore[override]  # its keyword has no name
         return f"Wide({self.numbers!r}, presents={self.dtype})"
 
     def __format__(self, spec: str) -> str:

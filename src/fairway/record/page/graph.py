@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from fairway.model.onnx_file import open_structure
 from fairway.model.onnx_requirements import count_promised_bytes
@@ -148,7 +148,7 @@ class _ModuleTree:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def list_rows(self) -> list[list[Any]]:
+    def list_rows(self) -> list[list[object]]:
         """Return parent, name and class of each module, and its nodes, parameters and bytes with all modules below."""
         rows = list(self._rows.values())
         sums = [[row.nodes, row.parameters, row.bytes] for row in rows]

@@ -23,7 +23,7 @@ from fairway.record.page.sanitize import PageData, clean_text
 from fairway.record.page.summary import WRONG, Summary, summarize
 from fairway.record.reader import compare_with_record, read_overview
 from fairway.record.schema import Record
-from fairway.workers.staging import replace_file
+from fairway.workers.workshop import replace_file
 
 LARGEST_PAGE_BYTES = 2_800_000
 """Names of nodes, then samples, are left out of a larger page until it fits."""

@@ -23,7 +23,7 @@ from fairway.record.page.sanitize import PageData, clean_name, clean_number, cle
 from fairway.record.page.summary import summarize
 from fairway.record.progress import PROGRESS_FILE, ItemsCounted, RungFinished
 from fairway.record.reader import read_overview
-from fairway.workers.staging import WORKSHOP_MARK, WORKSHOP_PREFIX
+from fairway.workers.workshop import WORKSHOP_MARK, WORKSHOP_PREFIX
 
 RECORD_ENDING = ".fairway.json"
 MAX_RECORDS = 5000

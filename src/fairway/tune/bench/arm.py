@@ -19,7 +19,7 @@ from fairway.diagnostics.render import make_printable
 from fairway.tune.bench.arm_program import Job
 from fairway.tune.bench.paired_timing import Arm
 from fairway.workers.attempt import Limits
-from fairway.workers.staging import Janitor
+from fairway.workers.workshop import Janitor
 
 _POLL_SECONDS = 0.25
 _MAX_MESSAGE_CHARS = 300

@@ -29,7 +29,7 @@ from fairway.tune.bench.paired_timing import ArmFailed, time_in_rounds
 from fairway.tune.bench.points import choose_points, write_points
 from fairway.tune.bench.profile import Profile, read_profile
 from fairway.workers.attempt import Limits
-from fairway.workers.staging import Janitor
+from fairway.workers.workshop import Janitor
 
 PROFILE_SECONDS = 0.5
 """Seconds of calls that are profiled for each file."""

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fairway.model.dims import Point, describe_point
 from fairway.model.subject import Subject
@@ -14,7 +13,7 @@ from fairway.tune.bench.arm import ArmProcess, ArmProcessFailed
 from fairway.tune.bench.paired_timing import time_in_rounds
 from fairway.tune.bench.ratio import Ratio
 from fairway.workers.attempt import Limits
-from fairway.workers.staging import Janitor
+from fairway.workers.workshop import Janitor
 
 MAX_SLOWDOWN_SHARE = 0.05
 """A file that is wanted for its size may be slower by this share."""
@@ -42,7 +41,7 @@ class Speeds:
     def __str__(self) -> str:
         return "; ".join(f"{ratio} at {describe_point(point)}" for point, ratio in self.points)
 
-    def as_list(self) -> list[dict[str, Any]]:
+    def as_list(self) -> list[dict[str, object]]:
         return [{"point": dict(point), **ratio.as_dict()} for point, ratio in self.points]
 
 
@@ -87,7 +86,7 @@ class Race:
                 speeds.append((point, timings.ratio("other", "base")))
         return Speeds(tuple(speeds))
 
-    def _make_job(self, path: Path) -> dict[str, Any]:
+    def _make_job(self, path: Path) -> dict[str, object]:
         names: Sequence[str] = self.subject.input_names
         return {
             "engine": "ort",

@@ -34,7 +34,7 @@ from fairway.tune.quantize.sample_split import SampleSplit, open_samples
 from fairway.tune.quantize.schemes import SCHEMES, QuantizeContext, make_variant
 from fairway.tune.quantize.search import BUDGET_MARGIN, MixEvaluator, find_smallest_mix, rank_units
 from fairway.tune.quantize.slices import SlicedModel
-from fairway.workers.staging import Janitor
+from fairway.workers.workshop import Janitor
 
 Verdict = Literal["quantized", "not shipped"]
 MIXED_SCHEME = "int8-mixed"

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -75,7 +74,7 @@ def _split_rows(subject: Subject, tensors: list[torch.Tensor]) -> list[InputArra
     return [_make_sample(subject, tensors, "the file")]
 
 
-def _iterate_calibration(subject: Subject, function: Callable[[], Iterable[Any]]) -> Iterator[InputArrays]:
+def _iterate_calibration(subject: Subject, function: Callable[[], Iterable[object]]) -> Iterator[InputArrays]:
     try:
         for number, values in enumerate(function()):
             tensors = {n: torch.as_tensor(v) for n, v in values.items()} if isinstance(values, Mapping) else {}

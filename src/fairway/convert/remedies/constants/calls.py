@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
 
 from fairway.convert.remedies.constants.real_values import FollowedTensors, Origin, RealValue, SharedMemory
 from fairway.convert.remedies.constants.repeat_call import NotFollowed, find_written_arguments, repeat_call
-from fairway.torch_internals import count_writes, disable_current_modes, storage_address
+from fairway.torch_internals import Untyped, count_writes, disable_current_modes, storage_address
 
 MAX_ELEMENTS = 2**20
 """Elements of a tensor up to which calls on it are repeated."""
@@ -49,18 +48,20 @@ _PLAIN_TYPES = (
 )
 
 
-_UNKNOWN: Any = object()
+_UNKNOWN: Untyped = object()
 
 
 class RealCall:
     """One call: repeated on real tensors if all of its arguments are followed."""
 
-    def __init__(self, followed: FollowedTensors, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def __init__(
+        self, followed: FollowedTensors, func: Untyped, args: Sequence[Untyped], kwargs: Mapping[str, Untyped]
+    ) -> None:
         self._followed, self._func = followed, func
         self.args, self.kwargs = args, kwargs
         self.is_answered = False
-        self.answer: Any = None
-        self._real: Any = None
+        self.answer: Untyped = None
+        self._real: Untyped = None
         self._is_repeated = False
         self._values: list[RealValue] = []
         given = [leaf for leaf in _leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
@@ -79,7 +80,7 @@ class RealCall:
     def _is_read(self) -> bool:
         return getattr(self._func, "__name__", "") in _READING_FUNCTIONS
 
-    def _to_real(self, item: Any) -> Any:
+    def _to_real(self, item: Untyped) -> Untyped:
         """Return the arguments with real tensors, or `_UNKNOWN` if one of them is not followed."""
         if isinstance(item, torch.Tensor):
             value = self._followed.value_of(item)
@@ -102,7 +103,7 @@ class RealCall:
             return item if item.dtype != object else _UNKNOWN
         return item if isinstance(item, _PLAIN_TYPES) else _UNKNOWN
 
-    def _repeat(self, args: Any, kwargs: Any) -> None:
+    def _repeat(self, args: Untyped, kwargs: Untyped) -> None:
         before = [count_writes(value.real) for value in self._values]
         try:
             self._real, reads_values = repeat_call(self._func, args, kwargs)
@@ -114,7 +115,7 @@ class RealCall:
             self._followed.note_answer(self._values)
             self.answer, self.is_answered = self._make_constants(self._real), True
 
-    def _make_constants(self, real: Any) -> Any:
+    def _make_constants(self, real: Untyped) -> Untyped:
         """Return real tensors as constants of the captured program, followed in their turn."""
         if isinstance(real, torch.Tensor):
             with disable_current_modes():
@@ -138,7 +139,7 @@ class RealCall:
         elif getattr(self._func, "__name__", "") == "repeat_interleave" and len(self.args) + len(self.kwargs) >= 2:
             self._select_repeated()
 
-    def _places(self, item: Any) -> Sequence[Any]:
+    def _places(self, item: Untyped) -> Sequence[Untyped]:
         if not isinstance(item, torch.Tensor) or item.dtype not in (torch.bool, torch.uint8) or item.dim() == 0:
             return (item,)
         value = self._followed.value_of(item)
@@ -161,7 +162,7 @@ class RealCall:
             places = torch.repeat_interleave(torch.arange(len(repeats)), value.real)
         self.answer, self.is_answered = torch.index_select(tensor, dim, places), True
 
-    def finish(self, result: Any) -> None:
+    def finish(self, result: Untyped) -> None:
         """Follow the result, and forget the tensors that the call wrote into, unless the write was repeated."""
         if self._arguments is not _UNKNOWN and not self._given and _is_small(result):
             self._repeat(*self._arguments)  # it creates a tensor from plain numbers
@@ -180,7 +181,7 @@ class RealCall:
             if group is not None:
                 group.known = False
 
-    def _pair(self, result: Any, real: Any, created: dict[int, SharedMemory]) -> None:
+    def _pair(self, result: Untyped, real: Untyped, created: dict[int, SharedMemory]) -> None:
         if isinstance(result, torch.Tensor) and isinstance(real, torch.Tensor):
             same = (result.shape, result.dtype) == (real.shape, real.dtype)
             if same and real.layout == torch.strided and result.stride() == real.stride():
@@ -197,7 +198,7 @@ class RealCall:
         return created.setdefault(address, SharedMemory(origins=self._origins()))
 
 
-def _is_small(result: Any) -> bool:
+def _is_small(result: Untyped) -> bool:
     leaves = list(_leaves(result))
     return bool(leaves) and all(
         isinstance(leaf, torch.Tensor)
@@ -207,7 +208,7 @@ def _is_small(result: Any) -> bool:
     )
 
 
-def _leaves(item: Any) -> Iterator[Any]:
+def _leaves(item: Untyped) -> Iterator[Untyped]:
     if isinstance(item, list | tuple):
         for part in item:
             yield from _leaves(part)

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 
 from fairway.convert.remedies.constants.calls import RealCall
 from fairway.convert.remedies.constants.real_values import FollowedTensors, QuestionSink
 from fairway.convert.remedies.constants.repeat_call import get_property_name
-from fairway.torch_internals import DisableTorchFunction
+from fairway.torch_internals import DisableTorchFunction, Untyped
 
 _NOT_REPEATED = {
     "__repr__",
@@ -75,7 +74,9 @@ class Constants(torch.overrides.TorchFunctionMode):
     def _end(self) -> None:
         self._depth -= 1
 
-    def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Untyped, types: Untyped, args: Sequence[Untyped] = (), kwargs: Untyped = None
+    ) -> Untyped:
         kwargs = kwargs or {}
         # Strict capture and torch.cond run Dynamo, which would read this as part of the model.
         if torch.compiler.is_dynamo_compiling() or not self._depth or _is_not_repeated(func):
@@ -88,6 +89,6 @@ class Constants(torch.overrides.TorchFunctionMode):
         return result
 
 
-def _is_not_repeated(func: Any) -> bool:
+def _is_not_repeated(func: object) -> bool:
     name = get_property_name(func)
     return name not in _PROPERTIES if name is not None else getattr(func, "__name__", "") in _NOT_REPEATED

@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -14,6 +13,7 @@ from fairway.torch_internals import (
     DisableTorchFunction,
     FakeTensor,
     FakeTensorMode,
+    Untyped,
     count_writes,
     current_dispatch_modes,
     disable_current_modes,
@@ -89,7 +89,7 @@ class FollowedTensors:
     def __init__(self, model: torch.nn.Module, on_question: QuestionSink) -> None:
         self.on_question = on_question
         self._model = model
-        self._values: Any = WeakTensorKeyDictionary()
+        self._values: Untyped = WeakTensorKeyDictionary()
         self._symbolic = False
         self._originals = {(id(module), name): tensor for module, name, tensor in _named_tensors(model)}
 

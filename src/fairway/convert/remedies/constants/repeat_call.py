@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
-from typing import Any
 
 import torch
 
@@ -13,6 +12,7 @@ from fairway.torch_internals import (
     FakeTensorMode,
     OpOverloadPacket,
     TorchDispatchMode,
+    Untyped,
     disable_current_modes,
     find_schema,
     peek_functorch_interpreter,
@@ -33,7 +33,7 @@ class _OperatorCheck(TorchDispatchMode):  # type: ignore[no-untyped-call]  # tor
         super().__init__()  # type: ignore[no-untyped-call]  # as above
         self.reads_values = False
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: Untyped, types: Untyped, args: Untyped = (), kwargs: Untyped = None) -> Untyped:
         kwargs = kwargs or {}
         if func.namespace not in ("aten", "prim", "prims") or torch.Tag.nondeterministic_seeded in func.tags:
             raise NotFollowed(str(func))
@@ -45,7 +45,7 @@ class _OperatorCheck(TorchDispatchMode):  # type: ignore[no-untyped-call]  # tor
         return func(*args, **kwargs)
 
 
-def repeat_call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, bool]:
+def repeat_call(func: Untyped, args: Sequence[Untyped], kwargs: Mapping[str, Untyped]) -> tuple[Untyped, bool]:
     """Return the call's result on real tensors, and whether its type or shape depends on their values."""
     home = getattr(func, "__module__", None) or "torch"  # methods of tensors have none
     if home.split(".")[0] not in ("torch", "builtins"):
@@ -60,7 +60,7 @@ def repeat_call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tu
             raise NotFollowed(str(error)) from error
 
 
-def _bound_elements(item: Any) -> int:
+def _bound_elements(item: object) -> int:
     """Return a number of elements that no operator exceeds with these arguments."""
     if isinstance(item, torch.Tensor):
         return max(1, item.numel())
@@ -71,7 +71,7 @@ def _bound_elements(item: Any) -> int:
     return max(1, abs(int(item))) if isinstance(item, int | float) and abs(item) < 2**62 else 1
 
 
-def _check_size(func: Any, args: Any, kwargs: Any) -> None:
+def _check_size(func: Untyped, args: Untyped, kwargs: Untyped) -> None:
     with FakeTensorMode(allow_non_fake_inputs=True):
         result = func(*args, **kwargs)
     tensors = result if isinstance(result, list | tuple) else (result,)
@@ -79,7 +79,7 @@ def _check_size(func: Any, args: Any, kwargs: Any) -> None:
         raise NotFollowed(f"{func} makes a large tensor")
 
 
-def get_property_name(func: Any) -> str | None:
+def get_property_name(func: Untyped) -> str | None:
     """Return the name of the property that `func` reads, or None if it is another function."""
     return getattr(func.__self__, "__name__", "") if getattr(func, "__name__", "") == "__get__" else None
 
@@ -87,7 +87,7 @@ def get_property_name(func: Any) -> str | None:
 _READING_METHODS = ("__index__", "__int__", "__invert__", "__iter__")
 
 
-def find_written_arguments(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
+def find_written_arguments(func: object, args: Sequence[object], kwargs: Mapping[str, object]) -> Iterator[object]:
     """Yield the arguments that a call may write into."""
     out = kwargs.get("out")
     yield from out if isinstance(out, list | tuple) else (out,)

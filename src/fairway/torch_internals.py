@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 SUPPORTED = "torch 2.9–2.13"
 
@@ -356,6 +356,8 @@ def list_active_patches() -> list[AttributePatch]:
 
 Untyped = Any
 """An object of torch or onnxscript that is declared without types."""
+GraphValue: TypeAlias = Any
+"""A value of the graph that is being written: an ir.Value whose dtype and shape are known, or a Python number."""
 
 if TYPE_CHECKING:
     import torch

@@ -25,9 +25,7 @@ def touch(path: Path) -> None:
 
 
 @pytest.mark.usefixtures("fixed_weights")
-def test_verify_names_a_change_since_the_record_and_still_judges(
-    fairway: Fairway, folder: Path
-) -> None:
+def test_verify_names_a_change_since_the_record_and_still_judges(fairway: Fairway, folder: Path) -> None:
     fairway(*EXPORT)
     clean = fairway(*VERIFY)
     assert "FW11" not in clean.out

@@ -18,9 +18,9 @@ import torch
 from torch.fx import Graph, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from fairway.convert.remedies.complex.complex_parts import Parts, RuleValue, join_parts, take_parts
+from fairway.convert.remedies.complex.complex_rules import RULES
 from fairway.convert.remedies.contract import Applied, Case, Match, Refusal, Remedy
-from fairway.convert.translations.complex_parts import Parts, RuleValue, join_parts, take_parts
-from fairway.convert.translations.complex_rules import RULES
 from fairway.diagnostics import Code
 from fairway.torch_internals import (
     OpOverload,

@@ -21,8 +21,8 @@ from contextlib import AbstractContextManager
 import torch
 
 from fairway.convert.remedies.contract import Case, Match, Refusal, Remedy, add_translations
-from fairway.convert.translations.builders import GraphValue
 from fairway.diagnostics import Code, Where
+from fairway.torch_internals import GraphValue
 
 ATTENTION_LAYERS = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer, torch.nn.TransformerDecoderLayer)
 MENTIONS = ("scaled_dot_product_attention", "sdpa", "multi_head_attention_forward")

@@ -19,8 +19,8 @@ import torch
 from packaging.version import Version
 
 from fairway.convert.remedies.contract import Case, Match, Refusal, Remedy, add_translations
-from fairway.convert.translations.builders import GraphValue
 from fairway.diagnostics import Code, Where
+from fairway.torch_internals import GraphValue
 
 SINCE = Version("2.13")
 NUMBER_MINUS = re.compile(r"\brsub\(|(?<![\w.])\d+\.\d*(e[+-]?\d+)?\s*-\s*[A-Za-z_(]")

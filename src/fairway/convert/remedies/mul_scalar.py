@@ -15,8 +15,8 @@ import torch
 from packaging.version import Version
 
 from fairway.convert.remedies.contract import Case, Match, Refusal, Remedy, add_translations
-from fairway.convert.translations.builders import GraphValue
 from fairway.diagnostics import Code
+from fairway.torch_internals import GraphValue
 
 SINCE, FIXED = Version("2.13"), Version("0.7.2")
 

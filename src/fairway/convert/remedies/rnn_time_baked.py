@@ -25,9 +25,8 @@ import torch
 
 from fairway.convert.remedies.contract import Applied, Case, Match, Refusal, Remedy, add_translations
 from fairway.convert.remedies.packed_sequence import RowLengths, keep_padded
-from fairway.convert.translations.builders import GraphValue
 from fairway.diagnostics import Code, Where
-from fairway.torch_internals import Untyped, read_dynamo_config, read_internal, replace_internal
+from fairway.torch_internals import GraphValue, Untyped, read_dynamo_config, read_internal, replace_internal
 
 GATE_ORDER = {"GRU": (1, 0, 2), "LSTM": (0, 3, 1, 2), "RNN_TANH": (0,), "RNN_RELU": (0,)}
 """The position of each of ONNX's gates in torch's weights. GRU: z r h against r z n. LSTM: i o f c against i f g o."""

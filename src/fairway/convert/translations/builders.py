@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import onnx_ir as ir
 from onnxscript import opset18 as op
 from onnxscript.values import Opset
 
+from fairway.torch_internals import GraphValue as GraphValue
 from fairway.torch_internals import OpOverload
 
 Table = dict[OpOverload, Callable[..., Any]]
 """Translations by operator."""
 
-GraphValue: TypeAlias = Any
-"""A value of the graph that is being written: an ir.Value whose dtype and shape are known, or a Python number."""
 
 KIND = ir.DataType
 

@@ -5,13 +5,11 @@ translation of cumprod, cummax and cummin. Its logcumsumexp first subtracts the 
 elements far below it become minus infinity, and a row of minus infinities becomes NaN.
 """
 
-# onnxscript reports annotations that it does not know, so what it compiles has none.
-# mypy: disable-error-code="no-untyped-def"
-
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from onnxscript import graph, script
@@ -38,9 +36,9 @@ from fairway.convert.translations.builders import (
 
 
 @script(FAIRWAY_OPSET, op)
-def _products(first, rows):
+def _products(first: Any, rows: Any) -> Any:
     @graph()
-    def step(so_far, row):
+    def step(so_far: Any, row: Any) -> Any:
         now = op.Mul(so_far, row)
         return now, op.Identity(now)
 
@@ -49,9 +47,9 @@ def _products(first, rows):
 
 
 @script(FAIRWAY_OPSET, op)
-def _log_sums(first, rows):
+def _log_sums(first: Any, rows: Any) -> Any:
     @graph()
-    def step(so_far, row):
+    def step(so_far: Any, row: Any) -> Any:
         one = op.CastLike(op.Constant(value_float=1.0), so_far)
         tail = op.Log(op.Add(op.Exp(op.Neg(op.Abs(op.Sub(so_far, row)))), one))
         doubled = op.Add(so_far, op.Log(op.Add(one, one)))
@@ -64,9 +62,9 @@ def _log_sums(first, rows):
 
 
 @script(FAIRWAY_OPSET, op)
-def _largest(first, start, rows, counts):
+def _largest(first: Any, start: Any, rows: Any, counts: Any) -> tuple[Any, Any]:
     @graph()
-    def step(best, place, row, count):
+    def step(best: Any, place: Any, row: Any, count: Any) -> Any:
         # What does not equal itself is NaN, and stays; whole numbers have no IsNaN.
         better = op.And(op.Equal(best, best), op.GreaterOrEqual(row, best))
         takes = op.Or(better, op.Not(op.Equal(row, row)))

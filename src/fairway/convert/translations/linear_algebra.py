@@ -9,10 +9,9 @@ Not included: eigenvalues and singular values (and pinv, lstsq and the matrix no
 without a fixed number of steps, matrix_exp, which chooses its steps by the matrix' norm, and QR, which no model needed.
 """
 
-# onnxscript reports annotations that it does not know, so what it compiles has none.
-# mypy: disable-error-code="no-untyped-def"
-
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from onnxscript import graph, script
@@ -33,11 +32,11 @@ from fairway.torch_internals import aten_linalg_slogdet, aten_linalg_solve_ex
 
 
 @script(FAIRWAY_OPSET, op)
-def _eliminated(wide, places):
+def _eliminated(wide: Any, places: Any) -> tuple[Any, Any, Any]:
     """The matrix [batch, n, n + m] after n steps, the pivots [n, batch], and -1 for each swap of rows."""
 
     @graph()
-    def step(now, k):
+    def step(now: Any, k: Any) -> Any:
         zero = op.CastLike(op.Constant(value_float=0.0), now)
         one = op.CastLike(op.Constant(value_float=1.0), now)
         rows = op.Unsqueeze(places, op.Constant(value_ints=[0, 2]))
@@ -63,11 +62,11 @@ def _eliminated(wide, places):
 
 
 @script(FAIRWAY_OPSET, op)
-def _columns(matrix, places):
+def _columns(matrix: Any, places: Any) -> Any:
     """Cholesky's columns, [n, batch, n]."""
 
     @graph()
-    def step(now, k):
+    def step(now: Any, k: Any) -> Any:
         zero = op.CastLike(op.Constant(value_float=0.0), now)
         last = op.Constant(value_ints=[2])
         middle = op.Constant(value_ints=[1])

@@ -9,13 +9,11 @@ lcm, which are loops, frexp, whose exponent a logarithm does not give exactly, B
 igamma.
 """
 
-# onnxscript reports annotations that it does not know, so what it compiles has none.
-# mypy: disable-error-code="no-untyped-def"
-
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import onnx_ir as ir
 import torch
@@ -157,9 +155,9 @@ def _sum_series(x: GraphValue, terms: tuple[float, ...]) -> GraphValue:
 
 
 @script(FAIRWAY_OPSET, op)
-def _horner(zeros, x, terms):
+def _horner(zeros: Any, x: Any, terms: Any) -> Any:
     @graph()
-    def step(total, term):
+    def step(total: Any, term: Any) -> Any:
         return op.Add(op.Mul(total, x), term)
 
     result = op.Scan(zeros, terms, body=step, num_scan_inputs=1)
@@ -167,11 +165,11 @@ def _horner(zeros, x, terms):
 
 
 @script(FAIRWAY_OPSET, op)
-def _sums(zeros, x, steps):
+def _sums(zeros: Any, x: Any, steps: Any) -> tuple[Any, Any]:
     """Σ 1 / (x + step) and Σ log(x + step)."""
 
     @graph()
-    def step(inverses, logarithms, one):
+    def step(inverses: Any, logarithms: Any, one: Any) -> Any:
         now = op.Add(x, one)
         return op.Add(inverses, op.Reciprocal(now)), op.Add(logarithms, op.Log(now))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from fairway.convert.translations.complex_parts import (
+from fairway.convert.remedies.complex.complex_parts import (
     Parts,
     Rule,
     RuleValue,

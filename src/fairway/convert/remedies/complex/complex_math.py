@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from fairway.convert.translations.complex_parts import (
+from fairway.convert.remedies.complex.complex_parts import (
     Parts,
     RuleValue,
     split_parts,

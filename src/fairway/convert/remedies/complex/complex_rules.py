@@ -11,7 +11,7 @@ from itertools import product
 
 import torch
 
-from fairway.convert.translations.complex_fourier import (
+from fairway.convert.remedies.complex.complex_fourier import (
     invert_to_real,
     make_inverse_real_transform,
     make_real_transform,
@@ -19,7 +19,7 @@ from fairway.convert.translations.complex_fourier import (
     transform_complex,
     transform_real,
 )
-from fairway.convert.translations.complex_math import (
+from fairway.convert.remedies.complex.complex_math import (
     add,
     compare_equal,
     compute_angle,
@@ -42,7 +42,7 @@ from fairway.convert.translations.complex_math import (
     take_logarithm,
     take_root,
 )
-from fairway.convert.translations.complex_parts import (
+from fairway.convert.remedies.complex.complex_parts import (
     Parts,
     Rule,
     RuleValue,

@@ -1,0 +1,1 @@
+"""Operators on complex tensors, computed on their real and imaginary parts."""

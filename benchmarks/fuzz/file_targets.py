@@ -143,7 +143,7 @@ net = fairway.Recipe(None, ["x: float32[n]"])
 
 def recipe(folder: Path) -> Target:
     """The address of a recipe, in a folder whose other files must not run."""
-    from fairway.model.recipe import _find
+    from fairway.model.recipe import _find_object
 
     ran: list[str] = []
     builtins.ran = ran  # type: ignore[attr-defined]
@@ -172,7 +172,7 @@ def recipe(folder: Path) -> Target:
         for name in own - {"torch", "numpy"}:
             sys.modules.pop(name, None)
         try:
-            _find(address)
+            _find_object(address)
         finally:
             where = address.partition(":")[0]
             parts = where.split(".")

@@ -9,7 +9,7 @@ import torch
 from harness import EXPORT, STRICT, TRACE, applied, assert_parity, export, make_case, operators
 from torch import nn
 
-from fairway.convert.remedies import fully_masked_rows
+from fairway.convert.remedies import complex_picked, fully_masked_rows
 from fairway.convert.remedies.contract import Refusal, track_use
 from fairway.convert.remedies.missing_translation import REMEDY
 from fairway.convert.translations import TRANSLATIONS
@@ -116,10 +116,10 @@ def test_a_spectrum_is_filtered_and_transformed_back() -> None:
     with pytest.raises(Exception, match="No ONNX function found"):
         export(make_case(Filtered(), make(3, 5)), DIMS)
     case = make_case(Filtered(), make(3, 5))
-    model = export(case, DIMS, REMEDY)
+    model = export(case, DIMS, complex_picked.REMEDY)
     # ONNX Runtime's transform is a few last places off, PyTorch's is not.
     assert_parity(model, Filtered(), make(3, 5), make(1, 2), make(4, 20), atol=3e-5)
-    assert case.used == {REMEDY.name}
+    assert case.used == {complex_picked.REMEDY.name}
 
 
 def test_sizes_stay_open_where_torchs_own_code_fixes_them() -> None:

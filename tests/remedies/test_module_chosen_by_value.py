@@ -105,10 +105,11 @@ class UntilGood(nn.Module):
 
     def forward(self, emb, receiver_ids):
         out = emb
-        for n in range(receiver_ids.shape[1]):
-            out = self.mods[receiver_ids[0, n].item()](out)
-            if n > 2:
-                return out
+        if emb.dim() > 0:
+            for n in range(receiver_ids.shape[1]):
+                out = self.mods[receiver_ids[0, n].item()](out)
+                if n > 2:
+                    return out
         return out
 
 

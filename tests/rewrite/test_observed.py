@@ -109,7 +109,7 @@ def test_a_point_that_pytorch_refuses_leaves_the_others() -> None:
 
 
 class TwoLoops(nn.Module):
-    """One loop that can be rewritten, and one with a `return` inside that cannot."""
+    """One loop that can be rewritten, and one under a condition with a `return` inside that cannot."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,10 +125,11 @@ class TwoLoops(nn.Module):
         return state
 
     def early(self, x: torch.Tensor) -> torch.Tensor:
-        for i in range(x.shape[0]):
-            if i > 100:
-                return x
-            x = x + 0.0
+        if x.dim() == 2:
+            for i in range(x.shape[0]):
+                if i > 100:
+                    return x
+                x = x + 0.0
         return x
 
 

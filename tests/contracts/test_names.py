@@ -13,7 +13,7 @@ from source_tree import LAYERS, SOURCE, imports, modules, package, reach, tree
 MAX_TOP_PACKAGES = 11
 MAX_TOP_MODULES = 3
 MAX_IMPORT_LEVELS = 8
-MAX_ANY_PER_1000_LINES = 5.1
+MAX_ANY_PER_1000_LINES = 6.0
 """STYLE's goal was 10. What an alias names, such as RuntimeValue or Untyped, is counted once, where it is defined."""
 MAX_PARAMETERS = 6
 MAX_LONG_FUNCTIONS = 15

@@ -66,9 +66,9 @@ import resource, sys
 from pathlib import Path
 import numpy as np
 from fairway.tune.quantize.calibration import calibrate
-from fairway.tune.quantize.prepare import prepare
+from fairway.tune.quantize.prepare import prepare_graph
 folder = Path(sys.argv[1])
-prepared = prepare(folder / "net.onnx", folder)
+prepared = prepare_graph(folder / "net.onnx", folder)
 draw = np.random.default_rng(0)
 for count in (2, 16):
     samples = ({"x": draw.standard_normal((6000, 3, 48)).astype(np.float32)} for _ in range(count))

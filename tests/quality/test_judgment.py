@@ -1,4 +1,4 @@
-"""`draw.py` draws as many texts as it should, and `judgment.md` has an entry for each of them."""
+"""`draw_texts.py` draws as many texts as it should, and `judgment.md` has an entry for each of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-import draw
+import draw_texts as draw
 
 JUDGMENT = Path(__file__).with_name("judgment.md").read_text()
 
@@ -28,7 +28,7 @@ def test_every_drawn_text_is_judged(seed: str, kind: str, count: int) -> None:
 
 
 def test_the_script_prints_the_texts_with_their_places() -> None:
-    script = Path(__file__).with_name("draw.py")
+    script = Path(__file__).with_name("draw_texts.py")
     done = subprocess.run([sys.executable, str(script), draw.SEEDS[0]], capture_output=True, text=True, check=True)
     for kind in draw.DRAWN_COUNTS:
         place = next(iter(draw.draw(draw.SEEDS[0], kind)))

@@ -7,8 +7,8 @@ MatMul it is up to a tenth slower or faster in some small layers, and equally fa
 
 from __future__ import annotations
 
-from fairway.convert.translations.builders import GraphValue
 from fairway.model.user_types import OperatorFunctions
+from fairway.torch_internals import GraphValue
 
 
 def gemm_translations() -> OperatorFunctions:

@@ -1,6 +1,6 @@
 """Draw texts of the project at random, to be judged against the rules of plain English in `judgment.md`.
 
-`python tests/quality/draw.py SEED` prints 30 docstrings, 30 paragraphs of the documentation and 20 error messages with
+`python tests/quality/draw_texts.py SEED` prints 30 docstrings, 30 documentation paragraphs and 20 error messages with
 their places. A text is drawn by a hash of the seed and its place, so a draw changes only if a drawn place goes or a new
 place takes its turn.
 """

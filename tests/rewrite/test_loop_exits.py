@@ -12,6 +12,11 @@ import torch.nn.functional as F
 from torch import nn
 
 import fairway
+from fairway.convert.remedies.contract import Refusal
+from fairway.convert.rewrite.candidates import make_candidates
+from fairway.convert.rewrite.find import find_sites
+from fairway.convert.rewrite.iterables import steps
+from fairway.convert.rewrite.repeat import _count_most_steps
 
 
 class TokensUntilStop(nn.Module):
@@ -128,3 +133,53 @@ def test_a_while_without_a_bound_cannot_fill_a_list(tmp_path: Path) -> None:
 
     result = fairway.export(Halvings(), ["x: float32[4]"], tmp_path / "model.onnx", level="quick")
     assert result.verdict != "verified"
+
+
+class EverySecondUntilLarge(nn.Module):
+    """Full only if it never breaks: then an odd length needs one item more than the length divided by the step."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = []
+        for i in range(0, x.shape[0], 2):
+            rows.append(x[i])
+            if x[i].sum() > 3:
+                break
+        return torch.stack(rows)
+
+
+class FilledAtTwoDepths(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = []
+        for i in range(x.shape[0]):
+            rows.append(x[i])
+            for _ in range(5):
+                if x[i].sum() > 3:
+                    break
+                rows.append(x[i] * 2)
+        return torch.stack(rows)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "count"), [((0, 5, 2), 3), ((0, 4, 2), 2), ((5, 0, -2), 3), ((4, 0, -1), 4), ((2, 2), 0)]
+)
+def test_there_is_room_for_every_step(bounds: tuple[int, ...], count: int) -> None:
+    assert _count_most_steps(steps(*bounds)) == count == len(range(*bounds))
+
+
+def test_a_list_is_complete_if_the_loop_never_breaks(tmp_path: Path) -> None:
+    bounds = {"time": (2, 9)}
+    result = fairway.export(EverySecondUntilLarge(), ["x: float32[time, 3]"], tmp_path / "m.onnx", bounds=bounds)
+    assert result.verdict == "verified", result
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    for time in range(2, 10):
+        x = torch.arange(time * 3.0).reshape(time, 3) / -10
+        (ours,) = session.run(None, {"x": x.numpy()})
+        np.testing.assert_array_equal(ours, EverySecondUntilLarge()(x).numpy())
+
+
+def test_a_list_that_two_loops_fill_is_refused() -> None:
+    model = FilledAtTwoDepths()
+    sites = tuple(site for site in find_sites(model) if site.suspect.kind != "branch")
+    refusal = make_candidates(model, sites, traced=False)
+    assert isinstance(refusal, Refusal)
+    assert "`rows` is filled by more than one loop" in refusal.reason

@@ -31,7 +31,7 @@ from fairway.convert.rewrite.expressions import (
     make_thunk,
     store_names,
 )
-from fairway.convert.rewrite.loop_checks import Refused, check_in_place, check_lists
+from fairway.convert.rewrite.loop_checks import Refused, check_filled_by_one_loop, check_in_place, check_lists
 from fairway.convert.rewrite.loop_exits import (
     find_lists_by_value,
     make_endless,
@@ -221,6 +221,7 @@ class FunctionalRewriter:
 
     def _rewrite_loop(self, node: ast.For, before: set[str]) -> list[ast.stmt]:
         filled = find_lists_by_value(node, before)
+        check_filled_by_one_loop(node, filled)
         node = push_items(node, filled)
         flag = f"_ended_{node.lineno}" if any(map(ends_loop, node.body)) else None
         prelude: list[ast.stmt] = []

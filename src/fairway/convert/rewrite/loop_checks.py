@@ -17,6 +17,34 @@ class Refused(Exception):
         self.where: Where | None = None
 
 
+def check_filled_by_one_loop(loop: ast.For, lists: list[str]) -> None:
+    """Refuse a list by value that loops of different lengths fill: the room for it is that of one loop."""
+    homes: dict[str, set[int]] = {name: set() for name in lists}
+    _collect_homes(loop, homes)
+    for name, loops in homes.items():
+        if len(loops) > 1:
+            raise Refused(
+                f"`{name}` is filled by more than one loop, for as long as values say; give each loop a list and join "
+                "them after it",
+                loop.lineno,
+            )
+
+
+def _collect_homes(loop: ast.For | ast.While, homes: dict[str, set[int]]) -> None:
+    """Note the innermost loop around each append."""
+    nodes: list[ast.AST] = [*loop.body]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.For | ast.While):
+            _collect_homes(node, homes)
+            continue
+        if isinstance(node, ast.Expr):
+            for name in find_appended_names([node]):
+                if name in homes:
+                    homes[name].add(id(loop))
+        nodes.extend(ast.iter_child_nodes(node))
+
+
 def check_lists(node: ast.For, lists: tuple[str, ...]) -> None:
     appends = [
         n

@@ -83,7 +83,11 @@ def loop(
 def _count_most_steps(held: RuntimeValue) -> RuntimeValue:
     if not isinstance(held, Steps):
         return len(held) if hasattr(held, "__len__") else MOST_STEPS
-    count = (held.stop - held.start) // held.step
+    # Rounded up, over numbers that are not negative: exporters write `//` of sizes as a division that truncates.
+    if held.step > 0:
+        count = (held.stop - held.start + held.step - 1) // held.step
+    else:
+        count = (held.start - held.stop - held.step - 1) // -held.step
     return MOST_STEPS if isinstance(count, torch.Tensor) else count
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import fairway
-from fairway.convert.remedies.contract import Refusal
-from fairway.convert.rewrite.candidates import make_candidates
-from fairway.convert.rewrite.find import find_sites
 from fairway.convert.rewrite.iterables import steps
+from fairway.convert.rewrite.loop_checks import Refused, check_filled_by_one_loop
 from fairway.convert.rewrite.repeat import _count_most_steps
 
 
@@ -147,18 +146,6 @@ class EverySecondUntilLarge(nn.Module):
         return torch.stack(rows)
 
 
-class FilledAtTwoDepths(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        rows = []
-        for i in range(x.shape[0]):
-            rows.append(x[i])
-            for _ in range(5):
-                if x[i].sum() > 3:
-                    break
-                rows.append(x[i] * 2)
-        return torch.stack(rows)
-
-
 @pytest.mark.parametrize(
     ("bounds", "count"), [((0, 5, 2), 3), ((0, 4, 2), 2), ((5, 0, -2), 3), ((4, 0, -1), 4), ((2, 2), 0)]
 )
@@ -178,8 +165,10 @@ def test_a_list_is_complete_if_the_loop_never_breaks(tmp_path: Path) -> None:
 
 
 def test_a_list_that_two_loops_fill_is_refused() -> None:
-    model = FilledAtTwoDepths()
-    sites = tuple(site for site in find_sites(model) if site.suspect.kind != "branch")
-    refusal = make_candidates(model, sites, traced=False)
-    assert isinstance(refusal, Refusal)
-    assert "`rows` is filled by more than one loop" in refusal.reason
+    (loop,) = ast.parse("for a in x:\n    rows.append(a)\n    for b in a:\n        if b: rows.append(b)").body
+    assert isinstance(loop, ast.For)
+    with pytest.raises(Refused, match="`rows` is filled by more than one loop"):
+        check_filled_by_one_loop(loop, ["rows"])
+    (loop,) = ast.parse("for a in x:\n    if a: rows.append(a)\n    else: rows.append(-a)").body
+    assert isinstance(loop, ast.For)
+    check_filled_by_one_loop(loop, ["rows"])

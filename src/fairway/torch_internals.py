@@ -545,6 +545,11 @@ def module_buffers(module: torch.nn.Module) -> dict[str, torch.Tensor | None]:
     return module._buffers
 
 
+def find_compiled_function(function: object) -> Untyped:
+    """Return the function that torch.compile wrapped, or None."""
+    return getattr(function, "_torchdynamo_orig_callable", None)
+
+
 def module_children(module: torch.nn.Module) -> dict[str, torch.nn.Module | None]:
     return module._modules
 

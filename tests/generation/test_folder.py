@@ -90,7 +90,7 @@ def test_a_death_in_the_middle_is_finished_by_the_next_run(
         ("empty", False, None),
         ("new", False, None),
         ("file", True, "FW009: .*file is a file; the graphs go into a folder"),
-        ("lost/new", False, "FW009: the folder .*lost does not exist"),
+        ("lost/new", False, "FW009: .*the folder .*lost does not exist"),
     ],
 )
 def test_what_could_not_be_written_is_refused_early(

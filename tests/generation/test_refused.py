@@ -21,7 +21,7 @@ from . import generators
 def complaint(call: Callable[[], Any]) -> str:
     with pytest.raises(fairway.UserError) as caught:
         call()
-    return str(caught.value)
+    return f"{caught.value.finding.code}: {caught.value.finding.seen}"
 
 
 def bert() -> Any:

@@ -135,7 +135,7 @@ def test_state_is_not_carried_where_windows_do_not_follow_one_another(tmp_path: 
 
 def test_steps_that_leave_gaps_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", signal_of(30))
-    with pytest.raises(UserError, match="FW810: steps of 4 with windows of 5, of which 2 have no output, leave gaps"):
+    with pytest.raises(UserError, match="steps of 4 with windows of 5, of which 2 have no output, leave gaps"):
         run(moving_sum(tmp_path), tmp_path / "x.npy", tmp_path / "out", WindowSettings(5, 4))
 
 

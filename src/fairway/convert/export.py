@@ -125,7 +125,7 @@ def export_subject(
         session = replace(session, subject=study_subject(session))
         climbed = climb(session)
         findings = sorted((*climbed.findings, *pinpoint_error(session, climbed)), key=rank_finding)
-        climbed = replace(climbed, findings=(*findings, *refusals))
+        climbed = replace(climbed, findings=(*findings, *subject.remarks, *refusals))
         record = build_record(session.subject, settings, climbed)
         candidate = None if climbed.best is None else climbed.best.candidate
         written = None
@@ -166,7 +166,7 @@ def verify_subject(
         climbed = judge_file(session, path, header)
         right_files = list_right_files() if climbed.verdict == "wrong" else ()
         located = pinpoint_error(session, climbed, right_files)
-    others = [finding for finding in (changed, *_check_quantized(stored)) if finding is not None]
+    others = [finding for finding in (*subject.remarks, changed, *_check_quantized(stored)) if finding is not None]
     findings = (*sorted((*climbed.findings, *located), key=rank_finding), *others)
     climbed = replace(climbed, findings=findings)
     file = FileRecord(name=path.name, sha256=hash_file(path))

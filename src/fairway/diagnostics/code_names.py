@@ -30,6 +30,12 @@ class Code(StrEnum):
     NOT_LINKABLE = "FW021"
     OUTSIDE_THE_DOMAIN = "FW023"
     NOT_A_COMMAND = "FW025"
+    NOT_A_MODEL = "FW026"
+    BEYOND_THE_PROGRAM = "FW027"
+    TORCH_ARGUMENT = "FW028"
+    AUTOCAST_ON = "FW029"
+    OTHER_DEVICE = "FW030"
+    QUANTIZED_BY_TORCH = "FW031"
 
     # FW1xx: Something could not be loaded.
     RECIPE_MISSING = "FW101"
@@ -73,6 +79,8 @@ class Code(StrEnum):
     FIXED_BY_THE_CALL = "FW220"
     SIZE_MADE_NUMBER = "FW225"
     STATE_SETTLED = "FW229"
+    MODEL_UNWRAPPED = "FW230"
+    PROGRAM_GIVEN = "FW231"
 
     # FW3xx: Exporters.
     CAPTURE_FAILED = "FW301"

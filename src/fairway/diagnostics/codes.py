@@ -202,6 +202,56 @@ _ROWS = (
         "A command, an argument or an option is missing, unknown, misspelled or in the wrong place.",
         ("Compare with fairway --help, or with --help after the command.",),
     ),
+    CodeEntry(
+        Code.NOT_A_MODEL,
+        "What was given as the model cannot be run",
+        "input",
+        "A model is an nn.Module, a function, a bound method, an ExportedProgram, TorchScript, or the path of a .pt2 "
+        "or TorchScript file.",
+        ("Pass the model in one of these forms.",),
+    ),
+    CodeEntry(
+        Code.BEYOND_THE_PROGRAM,
+        "The declared sizes go beyond those of the exported program",
+        "input",
+        "torch.export fixed or bounded this size when the program was captured. The program refuses other sizes.",
+        (
+            "Declare only the sizes that the program accepts.",
+            "Or export the nn.Module itself, or capture the program again with wider dynamic_shapes.",
+        ),
+    ),
+    CodeEntry(
+        Code.TORCH_ARGUMENT,
+        "This is an argument of torch.onnx.export",
+        "input",
+        "Fairway decides this itself or has another name for it.",
+        ("Leave the argument out.",),
+    ),
+    CodeEntry(
+        Code.AUTOCAST_ON,
+        "Autocast is on around the export",
+        "input",
+        "The file would be compared with a model that computes in other dtypes than the model alone does.",
+        (
+            "Leave the `with torch.autocast` block before the export.",
+            "If the file must compute in half precision, convert the model: model.to(torch.bfloat16), or put autocast "
+            "inside forward.",
+        ),
+    ),
+    CodeEntry(
+        Code.OTHER_DEVICE,
+        "A tensor is not on the CPU",
+        "input",
+        "The file is compared with PyTorch on the CPU, and all tensors of a call must be on one device.",
+        ("Move the model and the example tensors: model.cpu(), tensor.cpu().",),
+    ),
+    CodeEntry(
+        Code.QUANTIZED_BY_TORCH,
+        "The model holds layers that PyTorch quantized",
+        "input",
+        "Their weights are packed for PyTorch's own kernels, which no exporter can read.",
+        ("Export the float model, then quantize the file: fairway quantize net.onnx -o net.int8.onnx",),
+    ),
     # FW1xx: Something could not be loaded.
     CodeEntry(
         Code.RECIPE_MISSING,
@@ -519,6 +569,24 @@ _ROWS = (
             "Nothing, if the deployed model has seen such an input, or gives the same results without it.",
             "Or build the table for the largest size when the model is built.",
         ),
+        "note",
+    ),
+    CodeEntry(
+        Code.MODEL_UNWRAPPED,
+        "The model was taken out of a wrapper",
+        "model",
+        "Wrappers of training and of torch.compile pass every call on to the model in them. The model alone was "
+        "exported.",
+        ("Nothing.",),
+        "note",
+    ),
+    CodeEntry(
+        Code.PROGRAM_GIVEN,
+        "The model is a program that torch.export captured before",
+        "model",
+        "The capture is not part of what was checked: the file was compared with the program, not with the nn.Module "
+        "that it came from.",
+        ("To check the capture too, export the nn.Module.",),
         "note",
     ),
     # FW3xx: Exporters.

@@ -6,10 +6,14 @@ from fairway.diagnostics import Finding, Where
 
 
 class UserError(Exception):
-    """An error that the user can fix. Its finding says how."""
+    """An error that the user can fix. Its text says what is wrong, where, and what to do; `finding` has the parts."""
 
     def __init__(self, finding: Finding) -> None:
-        super().__init__(f"{finding.code}: {finding.seen}")
+        lines = [f"{finding.code}: {finding.title}: {finding.seen}"]
+        if finding.where is not None and str(finding.where):
+            lines.append(f"  where: {finding.where}")
+        lines += [f"  do: {step}" for step in finding.todo]
+        super().__init__("\n".join(lines))
         self.finding = finding
 
     def __reduce__(self) -> tuple[type[UserError], tuple[Finding]]:

@@ -17,7 +17,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from fairway.judge.budget import choose_affordable_point, compute_volume
-from fairway.judge.runtimes.eager import run_eager
+from fairway.judge.runtimes.eager import disable_compilation, run_eager
 from fairway.judge.runtimes.items import Item, Items, NamedItems, Operator
 from fairway.judge.runtimes.operator_watch import OperatorWatch
 from fairway.model.dims import Size
@@ -100,7 +100,7 @@ def learn_values(subject: Subject, report: OnRanges) -> LearnedValues:
 
 def _run_watched(subject: Subject, tensors: list[torch.Tensor], watch: TorchFunctionMode) -> None:
     args, kwargs = subject.call(tensors)
-    with torch.no_grad(), watch:
+    with torch.no_grad(), disable_compilation(), watch:
         subject.model(*args, **kwargs)
 
 

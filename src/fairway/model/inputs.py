@@ -15,7 +15,9 @@ from fairway.diagnostics.errors import complain
 from fairway.model.declare import read_annotations, read_dims
 from fairway.model.dims import Point, build_domain
 from fairway.model.example import choose_example, read_sizes
+from fairway.model.placement import check_inputs
 from fairway.model.ranges import ValueRange, choose_range, draw_inputs
+from fairway.model.signatures import read_forward_signature
 from fairway.model.source import find_user_frame
 from fairway.model.spec import TensorSpec, parse_input
 from fairway.model.tree import Slot, Tree, TreeLeaf, flatten, make_template
@@ -61,7 +63,7 @@ def is_spec_list(inputs: object) -> bool:
 def plan_from_lines(model: torch.nn.Module, lines: list[str | TensorSpec]) -> InputPlan:
     """Return the plan for spec lines; refuse names that forward does not take, and arguments that no line declares."""
     spec = tuple(parse_input(line) if isinstance(line, str) else line for line in lines)
-    everything = inspect.signature(model.forward).parameters
+    everything = read_forward_signature(model).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in everything.values())
     takes_more = any(p.kind is p.VAR_POSITIONAL for p in everything.values())
     parameters = {n: p for n, p in everything.items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
@@ -153,7 +155,7 @@ def _split_call(inputs: UserInputs) -> tuple[tuple[Tree, ...], dict[str, Tree]]:
 def _bind_call(model: torch.nn.Module, inputs: UserInputs) -> tuple[Tree, dict[str, Tree]]:
     """Return the call, and its arguments by the names of forward's parameters."""
     args, kwargs = _split_call(inputs)
-    signature = inspect.signature(model.forward)
+    signature = read_forward_signature(model)
     try:
         bound = signature.bind(*args, **kwargs).arguments
     except TypeError as error:
@@ -182,9 +184,7 @@ def _find_tensors(named: Mapping[str, Tree]) -> list[TreeLeaf]:
 def _read_examples(model: torch.nn.Module, inputs: UserInputs, dims: UserDims) -> ExampleCall:
     call, named = _bind_call(model, inputs)
     leaves = _find_tensors(named)
-    for leaf in leaves:
-        if leaf.value.device.type == "meta":
-            raise complain(Code.META_TENSOR, f"the input {leaf.name!r} is on the meta device")
+    check_inputs((leaf.name, leaf.value) for leaf in leaves)
     if dims is None:
         known = {leaf.name for leaf in leaves}
         dims = {name: shape for name, shape in read_annotations(model.forward).items() if name in known}

@@ -12,17 +12,20 @@ from math import prod
 import numpy as np
 import torch
 
-from fairway.diagnostics import Code
+from fairway.diagnostics import Code, Finding
 from fairway.diagnostics.errors import complain
+from fairway.model.accept_model import accept_model
 from fairway.model.dims import MAX_NAMES, Domain, Point, Size, build_domain, describe_point
 from fairway.model.example import choose_example
 from fairway.model.inputs import InputMaker, is_spec_list, plan_from_examples, plan_from_function, plan_from_lines
 from fairway.model.memory_check import format_bytes, read_memory_bytes
+from fairway.model.placement import check_model, refuse_autocast
+from fairway.model.program_model import ProgramModel, check_program_sizes, describe_program
 from fairway.model.ranges import ValueRange
 from fairway.model.spec import TensorSpec
 from fairway.model.study import Study
 from fairway.model.tree import Tree, fill_template
-from fairway.model.user_types import Calibration, Metric, OperatorFunctions, UserDims, UserInputs
+from fairway.model.user_types import Calibration, Metric, OperatorFunctions, UserDims, UserInputs, UserModel
 from fairway.model.values import Flavor
 from fairway.torch_internals import OpOverload, OpOverloadPacket
 
@@ -56,6 +59,8 @@ class Subject:
     """True if the structure of the inputs is that of a call the user wrote, rather than that of spec lines."""
     study: Study = field(default_factory=Study)
     """The knowledge gained by running the model."""
+    remarks: tuple[Finding, ...] = ()
+    """Notes on the form in which the model was given."""
 
     @property
     def ranges(self) -> tuple[ValueRange, ...]:
@@ -94,7 +99,7 @@ def preserve_global_state() -> Iterator[None]:
 
 
 def build_subject(
-    model: torch.nn.Module,
+    model: UserModel,
     inputs: UserInputs,
     *,
     dims: UserDims = None,
@@ -108,6 +113,10 @@ def build_subject(
     name: str | None = None,
 ) -> Subject:
     """Build a subject from `inputs` in any of the forms the README lists; refuse declarations that contradict."""
+    refuse_autocast()
+    accepted = accept_model(model)
+    model, remarks = accepted.module, accepted.remarks
+    check_model(model)
     with preserve_global_state():
         if isinstance(inputs, str | TensorSpec) or is_spec_list(inputs):
             if dims is not None:
@@ -135,10 +144,12 @@ def build_subject(
     preferred = {**_choose_example_sizes(plan.seen, spec, domain), **(example or {})}
     if input_names is not None:
         spec = _rename_inputs(spec, input_names)
-    _refuse_meta(model)
+    if isinstance(model, ProgramModel):
+        check_program_sizes(model, plan.shape, spec, domain)
+        remarks = (*remarks, describe_program(model, plan.shape))
     return Subject(
         model=model,
-        name=name or type(model).__name__,
+        name=name or accepted.name,
         spec=spec,
         domain=domain,
         shape=plan.shape,
@@ -151,6 +162,7 @@ def build_subject(
         translations=check_translations(translations),
         is_call=plan.is_call,
         study=Study(plan.ranges),
+        remarks=remarks,
     )
 
 
@@ -227,15 +239,3 @@ def _rename_inputs(spec: tuple[TensorSpec, ...], names: Sequence[str]) -> tuple[
             Code.NAMES_DO_NOT_FIT, f"input_names gives {list(names)}; the inputs are {[s.name for s in spec]}"
         )
     return tuple(TensorSpec(n, s.dtype, s.shape, s.values) for n, s in zip(names, spec, strict=True))
-
-
-def _refuse_meta(model: torch.nn.Module) -> None:
-    for kind in (model.named_parameters(), model.named_buffers()):
-        for name, tensor in kind:
-            if tensor.device.type == "meta":
-                raise complain(Code.META_TENSOR, f"{name} of the model is on the meta device")
-            if isinstance(tensor, torch.nn.UninitializedParameter | torch.nn.UninitializedBuffer):
-                seen = f"{name} of the model has no values yet: its lazy module has never run"
-                raise complain(
-                    Code.META_TENSOR, seen, todo=("Run the model once on example inputs before it is exported.",)
-                )

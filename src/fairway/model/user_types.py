@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+UserModel: TypeAlias = Any
+"""A model in any form: a module, a function, a program, TorchScript, or the path of a file."""
+
 UserInputs: TypeAlias = Any
 """Inputs: spec lines, example tensors, a call, or a function that makes inputs."""
 

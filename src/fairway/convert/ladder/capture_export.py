@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import onnx_ir as ir
 import torch
 
 from fairway.convert.blocks.repeats import ShortenedModel
@@ -24,6 +25,7 @@ from fairway.convert.weights.gemm import gemm_translations
 from fairway.convert.weights.optimizer import match_rules_quickly, optimize_graph
 from fairway.convert.weights.recognize import WeightAddresses
 from fairway.model.dims import Size
+from fairway.model.program_model import ProgramModel, order_inputs
 from fairway.model.subject import Subject
 from fairway.model.weight_hash import count_held_bytes
 from fairway.model.weight_storage import WeightMode, choose_mode
@@ -35,13 +37,18 @@ def export_program(
 ) -> CapturedProgram:
     """Return the captured program as an onnx-ir model, with its guards and the sizes at which it is limited."""
     with note_questions(subject) as questions:
-        program = torch.export.export(
-            model,
-            tuple(tensors),
-            dynamic_shapes=(make_dynamic_shapes(subject, case.route.dims),),
-            strict=case.route.capture == "strict",
-            # With AUTO, torch may defer assertions to run time. The file is judged like any other.
-            prefer_deferred_runtime_asserts_over_guards=case.route.dims == "auto",
+        given = take_program(subject)
+        program = (
+            given.program
+            if given is not None
+            else torch.export.export(
+                model,
+                tuple(tensors),
+                dynamic_shapes=(make_dynamic_shapes(subject, case.route.dims),),
+                strict=case.route.capture == "strict",
+                # With AUTO, torch may defer assertions to run time. The file is judged like any other.
+                prefer_deferred_runtime_asserts_over_guards=case.route.dims == "auto",
+            )
         )
     edges = find_range_edges(program, subject)
     _drop_misnamed_guards(program)
@@ -63,11 +70,27 @@ def export_program(
     except Exception as error:
         raise TranslationError("\n".join((str(error), *_find_model_frames(error, program)))) from error
     assert exported is not None
+    if given is not None:
+        _sort_inputs(exported.model.graph, order_inputs(given, subject.shape))
     if outside or case.cut:
         with match_rules_quickly():
             optimize_graph(exported.model, WeightAddresses(model.model))
     # The guards are read last, because decomposing operators adds some.
     return CapturedProgram(exported.model, edges, read_guards(program, subject), tuple(questions))
+
+
+def take_program(subject: Subject) -> ProgramModel | None:
+    """Return the program that the user captured, if all its inputs and outputs are tensors."""
+    model = subject.model
+    return model if isinstance(model, ProgramModel) and order_inputs(model, subject.shape) is not None else None
+
+
+def _sort_inputs(graph: ir.Graph, order: Sequence[int] | None) -> None:
+    """Bring the inputs of a program into the order of the spec. `order` has the place in the spec of each."""
+    inputs = list(graph.inputs)
+    if order is not None and len(order) == len(inputs):
+        graph.inputs.clear()
+        graph.inputs.extend(value for _, value in sorted(zip(order, inputs, strict=True), key=lambda pair: pair[0]))
 
 
 def _count_weight_bytes(model: torch.nn.Module, cut: ShortenedModel | None) -> int:

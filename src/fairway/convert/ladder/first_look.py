@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ from fairway.convert.types import Preflight, Rung, Settings
 from fairway.diagnostics import Code
 from fairway.judge.answers import is_large
 from fairway.judge.samples import choose_examples
+from fairway.model.signatures import read_forward_signature
 from fairway.model.subject import Subject
 from fairway.workers.attempt import Outcome
 
@@ -83,7 +83,7 @@ def look_at_model(subject: Subject, settings: Settings, repeats: tuple[Repeat, .
     if subject.patches and not preflight.hopeless:
         preflight = replace(preflight, findings=(*preflight.findings, *check_patches(subject)))
     args, kwargs = subject.call(subject.make(subject.example, 1, "normal"))
-    arguments = inspect.signature(subject.model.forward).bind(*args, **kwargs).arguments
+    arguments = read_forward_signature(subject.model).bind(*args, **kwargs).arguments
     with apply_patches(subject.model, subject.patches):
         if preflight.hopeless:
             return FirstLook(preflight, find_suspects(subject.model, arguments), repeats)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import traceback
 from collections.abc import Mapping
 
@@ -23,10 +22,11 @@ from fairway.convert.types import Preflight
 from fairway.diagnostics import Code, Finding, Where
 from fairway.diagnostics.errors import UserError, complain
 from fairway.judge.budget import choose_affordable_point
-from fairway.judge.runtimes.eager import run_eager
+from fairway.judge.runtimes.eager import disable_compilation, run_eager
 from fairway.judge.samples import choose_other_example
 from fairway.model.dims import Point, describe_point
 from fairway.model.outputs import describe_leaf, find_non_tensors, find_output_leaves, name_outputs
+from fairway.model.signatures import read_forward_signature
 from fairway.model.source import find_user_frame
 from fairway.model.subject import Subject
 
@@ -46,7 +46,7 @@ def run_preflight(subject: Subject, remedies: bool) -> Preflight:
     args, kwargs = subject.call([t.clone() for t in tensors])
     torch.manual_seed(11)
     try:
-        with torch.no_grad():
+        with torch.no_grad(), disable_compilation():
             outputs = subject.model(*args, **kwargs)
             leaves = find_output_leaves(outputs)
             findings += _report_left_out(subject, outputs)
@@ -129,7 +129,7 @@ def _list_arguments(subject: Subject) -> list[tuple[str, object]]:
     """Return the call's arguments by the names of forward's parameters, with a slot for each tensor."""
     args, kwargs = subject.shape
     try:
-        bound = inspect.signature(subject.model.forward).bind(*args, **kwargs).arguments
+        bound = read_forward_signature(subject.model).bind(*args, **kwargs).arguments
     except TypeError:
         return []
     return list(bound.items())

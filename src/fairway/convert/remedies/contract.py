@@ -8,7 +8,6 @@ torch.export's program to `case.repairs`, or append graph passes to `case.passes
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from fairway.convert.blocks.repeats import ShortenedModel
 from fairway.convert.ladder.route import Route
 from fairway.diagnostics import Finding, Where
+from fairway.model.signatures import read_forward_signature
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -76,7 +76,7 @@ class Case:
     @property
     def named_inputs(self) -> dict[str, object]:
         """The example inputs by the names of forward's parameters."""
-        signature = inspect.signature(self.model.forward)
+        signature = read_forward_signature(self.model)
         return dict(signature.bind(*self.args, **self.kwargs).arguments)
 
     def list_if_used(self) -> Callable[[], None]:

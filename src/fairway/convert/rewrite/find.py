@@ -109,7 +109,8 @@ def find_all_sites(model: torch.nn.Module, given: Mapping[str, RuntimeValue] | N
         if (type(module) in seen and not own) or not is_model_code(forward):
             continue
         seen.add(type(module))
-        reader = _ModuleReader(module, shared, sites)
+        owner = getattr(module.__dict__.get("forward"), "__self__", module)  # of a bound method given as the model
+        reader = _ModuleReader(owner if isinstance(owner, torch.nn.Module) else module, shared, sites)
         values = given if module is model else None
         reader.read_function(forward, None if values is None else read_value_flags(forward, values))
     order = {"loop": 0, "list": 0, "choice": 0, "branch": 1}

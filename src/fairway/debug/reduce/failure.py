@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -26,6 +25,7 @@ from fairway.diagnostics import Code
 from fairway.diagnostics.errors import UserError, complain
 from fairway.judge.runtimes.eager import set_export_flags
 from fairway.model.outputs import find_output_leaves
+from fairway.model.signatures import read_forward_signature
 from fairway.model.subject import Subject
 from fairway.record.progress import EventSink, StageStarted, StillWorking
 
@@ -197,7 +197,7 @@ def make_not_by_calls_error(subject: Subject, seen: str) -> UserError:
     If a line of the model decides how many calls there are, that line is the cause and is named.
     """
     args, kwargs = subject.call(subject.make(subject.example, 1, "normal"))
-    arguments = inspect.signature(subject.model.forward).bind(*args, **kwargs).arguments
+    arguments = read_forward_signature(subject.model).bind(*args, **kwargs).arguments
     lines = [] if isinstance(subject.model, torch.jit.ScriptModule) else find_suspects(subject.model, arguments)
     if not lines:
         return complain(Code.CALLS_NOT_SEEN, seen)

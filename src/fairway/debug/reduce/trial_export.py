@@ -25,6 +25,7 @@ from fairway.judge.judge import tidy_runtime_message
 from fairway.judge.runtimes.eager import to_array
 from fairway.judge.yardstick import Array
 from fairway.model.ort_session import open_session
+from fairway.model.signatures import read_forward_signature
 from fairway.workers.attempt import Limits, Outcome, Workers
 
 WRONG_SHARE = 1e-3
@@ -102,7 +103,7 @@ def export_case(case: TrialCase, exporter: str, path: Path) -> None:
         warnings.simplefilter("ignore")
         if exporter == "dynamo":
             shapes: Any = tuple(dict.fromkeys(axes_of_input, torch.export.Dim.DYNAMIC) for axes_of_input in case.axes)
-            kinds = {parameter.kind for parameter in inspect.signature(case.model.forward).parameters.values()}
+            kinds = {parameter.kind for parameter in read_forward_signature(case.model).parameters.values()}
             shapes = (shapes,) if inspect.Parameter.VAR_POSITIONAL in kinds else shapes
             torch.onnx.export(
                 case.model,

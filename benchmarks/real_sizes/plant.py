@@ -1,6 +1,7 @@
-"""Plants errors into one model's stock export and asks `fairway.verify` about each file.
+"""Plants errors into one model's stock export, and judges each file as `fairway.verify` does at standard.
 
-`python plant.py MODEL FOLDER ROWS [COUNT]`; `run.py plant` calls it. Rows that are there are not run again.
+`python plant.py MODEL FOLDER ROWS [COUNT]`; `run.py plant` calls it. Rows that are there are not run again. The right
+file, every file that is not proven wrong, and some others go through `fairway.verify` itself.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import random
 import sys
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +21,24 @@ import torch
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE)]
 
-from kinds import KINDS  # noqa: E402  # from this folder
+from judging import SharedJudge  # noqa: E402  # from this folder
+from kinds import KINDS  # noqa: E402
 from models import RECIPES, TINY  # noqa: E402
 from proof import LEAST_TIMES, Proof  # noqa: E402
 from scene import Scene  # noqa: E402
 from stock import export_stock  # noqa: E402
 
 import fairway  # noqa: E402
+from fairway.model.subject import build_subject  # noqa: E402
 
 DRAW_LIMIT = 12
 """Draws of one kind for one number, after which the next kind takes its turn."""
+
+PLAIN_EVERY = 10
+"""Every so many planted files `fairway.verify` is asked too, to see that it gives the same verdict."""
+
+VERIFY_SECONDS_LIMIT = 3600.0
+"""The machine may be busy, and a limit of time is no verdict."""
 
 MOST_TIMES = 1e9
 """Stands for infinity, which JSON does not have."""
@@ -79,20 +89,53 @@ class Planter:
         return min(self._proof.count_times(self.path, scene.required_ids), MOST_TIMES)
 
 
-def verify_file(name: str, model: torch.nn.Module, path: Path) -> Row:
-    """The verdict at standard, the first finding's code, and the seconds."""
-    recipe = RECIPES[name]
-    started = time.perf_counter()
-    try:
-        result = fairway.verify(path, model, recipe.inputs, bounds=recipe.bounds, multiples=recipe.multiples)
-        verdict, codes = str(result.verdict), [finding.code for finding in result.findings]
-    except fairway.UserError as error:
-        verdict, codes = "refused", [error.finding.code]
-    return {
-        "verdict": verdict,
-        "code": str(codes[0]) if codes else "",
-        "seconds": round(time.perf_counter() - started, 1),
-    }
+class Verifier:
+    """Judges the planted files of one model. What they share is prepared for the first of them."""
+
+    def __init__(self, name: str, model: torch.nn.Module, right: Path) -> None:
+        self._name, self._model, self._right = name, model, right
+
+    @cached_property
+    def _shared(self) -> SharedJudge:
+        recipe = RECIPES[self._name]
+        subject = build_subject(self._model, recipe.inputs, bounds=recipe.bounds, multiples=recipe.multiples)
+        return SharedJudge(subject, self._right, self._right.parent)
+
+    def judge(self, path: Path, is_checked: bool) -> Row:
+        """Return the verdict, and the word of `fairway.verify` if there is no proof or if it `is_checked`."""
+        if path == self._right:
+            return self._verify(path)
+        self._shared  # noqa: B018  # prepared before the clock starts
+        started = time.perf_counter()
+        proof = self._shared.find_proof(path)
+        seconds = round(time.perf_counter() - started, 1)
+        if proof is None:
+            return {"by": "fairway.verify"} | self._verify(path)
+        row = {"verdict": proof.verdict, "by": proof.by, "samples": proof.samples, "ratio": proof.ratio}
+        row["seconds"] = seconds
+        if is_checked:
+            plain = self._verify(path)
+            row |= {"plain": plain["verdict"], "plain_seconds": plain["seconds"]}
+        return row
+
+    def _verify(self, path: Path) -> Row:
+        """Return the verdict of `fairway.verify` at standard, the first finding's code, and the seconds."""
+        recipe = RECIPES[self._name]
+        started = time.perf_counter()
+        try:
+            result = fairway.verify(
+                path,
+                self._model,
+                recipe.inputs,
+                bounds=recipe.bounds,
+                multiples=recipe.multiples,
+                timeout=VERIFY_SECONDS_LIMIT,
+            )
+            verdict, codes = str(result.verdict), [finding.code for finding in result.findings]
+        except fairway.UserError as error:
+            verdict, codes = "refused", [error.finding.code]
+        seconds = round(time.perf_counter() - started, 1)
+        return {"verdict": verdict, "code": str(codes[0]) if codes else "", "seconds": seconds}
 
 
 def main(name: str, folder: Path, rows: Path, count: int) -> None:
@@ -104,13 +147,15 @@ def main(name: str, folder: Path, rows: Path, count: int) -> None:
     model = RECIPES[name].model()
     right = folder / f"{name}.onnx"
     export_stock(name, model, right)
+    verifier = Verifier(name, model, right)
     planter = Planter(name, model, right)
     known = {(row["kind"], row["place"]) for row in done.values()}
     for number in missing:
         planted = Planted(right, "right file", "", 1.0) if number == 0 else planter.draw(number, known)
         known.add((planted.kind, planted.place))
         row = {"what": "plant", "model": name, "number": number, "kind": planted.kind, "place": planted.place}
-        row |= {"times": float(f"{planted.times:.3g}"), "tiny": TINY} | verify_file(name, model, planted.path)
+        row |= {"times": float(f"{planted.times:.3g}"), "tiny": TINY}
+        row |= verifier.judge(planted.path, number % PLAIN_EVERY == PLAIN_EVERY // 2)
         if number:
             planted.path.unlink()
         with rows.open("a") as file:

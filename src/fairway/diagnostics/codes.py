@@ -403,9 +403,10 @@ _ROWS = (
     ),
     CodeEntry(
         Code.INPUT_WITHOUT_EFFECT,
-        "An input has no effect on any output",
+        "An input had no effect in any run",
         "model",
-        "Changing it changed nothing at any point tried; exporters tend to drop such inputs.",
+        "Other values of it changed no output; exporters tend to drop such inputs. It may still matter next to values "
+        "of other inputs that were not tried.",
         ("Remove the input, or find the place where its effect gets lost.",),
         "warning",
     ),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import time
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -59,6 +59,10 @@ NONFINITE_FUNCTIONS = frozenset(
 )
 """A model that calls one of these on an input expects NaN or infinity in it."""
 
+COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "less", "greater", "isin", "equal"})
+MAX_COMPARED_ELEMENTS = 8
+"""A buffer with more elements is data, not a list of special numbers."""
+
 MAX_LITERALS = 8
 COMMON_NUMBERS = (0, 1, -1, 2)
 """Numbers that ordinary and edge values always contain."""
@@ -80,7 +84,7 @@ def learn_values(subject: Subject, report: OnRanges) -> LearnedValues:
         t.clone()
         for t in _zero_undeclared_integers(subject, subject.make(choose_affordable_point(subject), 1, "normal"))
     ]
-    watch = _NonfiniteRecorder(base)
+    watch = _TestRecorder(base, subject.model)
     try:
         codes = _trace_codes(lambda: _run_watched(subject, base, watch))
     except Exception:
@@ -95,7 +99,8 @@ def learn_values(subject: Subject, report: OnRanges) -> LearnedValues:
         if "int" in spec.dtype and legal.source == NOT_DECLARED and not legal.binary:
             ranges[index] = _learn_integers(_replace_ranges(subject, ranges), index)
             report(tuple(ranges))
-    return LearnedValues(_learn_floats(_replace_ranges(subject, ranges), base), find_literals(codes, subject.model))
+    literals = find_literals(codes, subject.model, watch.compared_numbers)
+    return LearnedValues(_learn_floats(_replace_ranges(subject, ranges), base), literals)
 
 
 def _run_watched(subject: Subject, tensors: list[torch.Tensor], watch: TorchFunctionMode) -> None:
@@ -134,17 +139,20 @@ def _trace_codes(run: Callable[[], object]) -> list[types.CodeType]:
     return list(entered)
 
 
-def find_literals(codes: Sequence[types.CodeType], model: torch.nn.Module) -> tuple[float, ...]:
-    """Return the numbers in the code that runs and in the attributes of modules, without the common ones."""
+def find_literals(
+    codes: Sequence[types.CodeType], model: torch.nn.Module, compared_numbers: Iterable[float] = ()
+) -> tuple[float, ...]:
+    """Return the numbers with which tensors are compared, then those in the code that runs and in the attributes of
+    modules, without the common ones."""
     literals: dict[float, None] = {}
     for code in codes:
         literals.update((float(n), None) for n in code.co_consts if type(n) in (int, float))
     for module in model.modules():
         numbers = [v for k, v in vars(module).items() if type(v) is float and not k.startswith("_")]
         literals.update(dict.fromkeys(numbers))
-    finite = [n for n in literals if n not in COMMON_NUMBERS and abs(n) < 1e30]
     # Fractions are more often thresholds than whole numbers, which are mostly axes and sizes.
-    return tuple(sorted(finite, key=lambda n: n.is_integer()))[:MAX_LITERALS]
+    ordered = dict.fromkeys([*compared_numbers, *sorted(literals, key=lambda n: n.is_integer())])
+    return tuple(n for n in ordered if n not in COMMON_NUMBERS and abs(n) < 1e30)[:MAX_LITERALS]
 
 
 class _LookupRecorder(OperatorWatch):  # type: ignore[no-untyped-call]  # torch's class is untyped
@@ -311,21 +319,38 @@ def _learn_floats(subject: Subject, ordinary: Sequence[torch.Tensor]) -> tuple[V
     return tuple(ranges)
 
 
-class _NonfiniteRecorder(TorchFunctionMode):
-    """Records the inputs that the model tests for NaN or infinity."""
+class _TestRecorder(TorchFunctionMode):
+    """Records the inputs that the model tests for NaN or infinity, and the numbers with which it compares tensors."""
 
-    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+    def __init__(self, tensors: Sequence[torch.Tensor], model: torch.nn.Module) -> None:
         super().__init__()
         self._places = {t.untyped_storage().data_ptr(): i for i, t in enumerate(tensors) if t.nbytes}
+        self._lists = {t.data_ptr() for t in model.buffers() if 0 < t.numel() <= MAX_COMPARED_ELEMENTS}
         self.tested_inputs: set[int] = set()
+        self.compared_numbers: dict[float, None] = {}
 
     def __torch_function__(
         self, func: Operator, types: object, args: Items = (), kwargs: NamedItems | None = None
     ) -> Item:
-        if getattr(func, "__name__", "") in NONFINITE_FUNCTIONS and args and isinstance(args[0], torch.Tensor):
+        name = getattr(func, "__name__", "")
+        if name in NONFINITE_FUNCTIONS and args and isinstance(args[0], torch.Tensor):
             place = self._places.get(args[0].untyped_storage().data_ptr())
             self.tested_inputs.update(() if place is None else (place,))
+        if name.strip("_") in COMPARISONS:
+            for item in args[:2]:
+                self.compared_numbers.update(dict.fromkeys(self._list_numbers(item)))
         return func(*args, **(kwargs or {}))
+
+    def _list_numbers(self, item: Item) -> list[float]:
+        """Return a number, or those of a buffer with few elements."""
+        if isinstance(item, int | float):
+            return [float(item)]
+        if not isinstance(item, torch.Tensor) or item.is_complex() or item.numel() > MAX_COMPARED_ELEMENTS:
+            return []
+        try:
+            return [float(n) for n in item.flatten().tolist()] if item.data_ptr() in self._lists else []
+        except RuntimeError:  # inside vmap a tensor has no single numbers
+            return []
 
 
 def _is_real(spec: TensorSpec) -> bool:

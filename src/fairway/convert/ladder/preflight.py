@@ -11,6 +11,7 @@ from fairway import torch_internals
 from fairway.convert.ladder.cache_warmup import report_warm_up, warm_up
 from fairway.convert.ladder.diagnose import find_layer_mismatch
 from fairway.convert.ladder.fast_path import check_fast_path
+from fairway.convert.ladder.input_effects import find_difference, find_inputs_without_effect
 from fairway.convert.ladder.model_mode import (
     find_mode_dependence,
     find_training_modules,
@@ -65,7 +66,7 @@ def run_preflight(subject: Subject, remedies: bool) -> Preflight:
     if not any(f.severity == "error" for f in findings):
         findings += check_fast_path(subject, point)
         state = ModelState(subject.model)
-        findings += _find_inputs_without_effect(subject, tensors, settled)
+        findings += find_inputs_without_effect(subject, tensors, settled)
         findings += _check_history(subject, tensors, settled, state)
     return Preflight(names, dtypes, tuple(findings), _find_varying_axes(first, others) if others else ())
 
@@ -206,7 +207,7 @@ def _check_repeated_runs(
     runs = [first]
     for seed in (12, 11):
         runs.append(_run_from_seed(subject, tensors, seed, watch))
-        index = _find_difference(*runs[-2:])
+        index = find_difference(*runs[-2:])
         if index is None:
             break
     settled = len(runs) == 3 and index is None
@@ -234,7 +235,7 @@ def _find_difference_after_other_inputs(
     """Return the first output that differs after a run on other inputs; used for a model that changes its state."""
     try:
         run_eager(subject, subject.make(choose_affordable_point(subject), 4, "normal"))
-        return _find_difference(outputs, run_eager(subject, tensors))
+        return find_difference(outputs, run_eager(subject, tensors))
     except Exception:
         return None  # PyTorch refuses the values, which is reported elsewhere
 
@@ -250,7 +251,7 @@ def _check_history(
     if not changed:
         return []
     watch = RunWatch(state)
-    index = _find_difference(outputs, _run_from_seed(subject, tensors, 11, watch))
+    index = find_difference(outputs, _run_from_seed(subject, tensors, 11, watch))
     state.restore()
     return [] if index is None else [_report_state(changed, watch, index)]
 
@@ -263,7 +264,7 @@ def _is_random(subject: Subject, tensors: list[torch.Tensor], state: ModelState,
             return bool(watch.draws)  # a parameter was changed, of which there is no copy
         torch.manual_seed(seed)
         runs.append(run_eager(subject, tensors))
-    return _find_difference(*runs) is not None
+    return find_difference(*runs) is not None
 
 
 def _report_randomness(watch: RunWatch, index: int) -> Finding:
@@ -282,50 +283,3 @@ def _report_state(changed: list[str], watch: RunWatch, index: int) -> Finding:
     line = f", written at {where}" if where else ""
     seen = f"{shown} changes in forward{line}; output {index} differs between two runs on the same inputs"
     return Finding(Code.STATE_CHANGED, seen, where=where, data={"state": ranked})
-
-
-def _find_difference(outputs: list[torch.Tensor], others: list[torch.Tensor]) -> int | None:
-    """Return the number of the first output that is not the same in both."""
-    for index, (a, b) in enumerate(zip(outputs, others, strict=True)):
-        if a.shape != b.shape or not torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)):
-            return index
-    return None
-
-
-def _find_inputs_without_effect(
-    subject: Subject, tensors: list[torch.Tensor], outputs: list[torch.Tensor]
-) -> list[Finding]:
-    """Replace each input by another legal one at two points; an input that never changes an output has no effect.
-
-    An input that could not be replaced, because its only legal values are those it has, is not reported.
-    """
-    names = list(subject.input_names)
-    replaced: set[str] = set()
-    known = choose_affordable_point(subject)
-    for point in (known, choose_other_example(subject)):
-        if not names:
-            break
-        base, before = tensors, outputs
-        if point != known:
-            base = subject.make(point, 3, "normal")
-            try:
-                before = run_eager(subject, base)
-            except Exception:
-                return []  # PyTorch refuses the point; the evidence reports that
-        for seed in (4, 5):
-            other = subject.make(point, seed, "normal")
-            kept = [subject.input_names.index(name) for name in names]
-            replaced.update(subject.input_names[i] for i in kept if not torch.equal(base[i], other[i]))
-            names = [subject.input_names[i] for i in kept if not _has_effect(subject, base, other, i, before)]
-    return [Finding(Code.INPUT_WITHOUT_EFFECT, f"{name!r}", data={"input": name}) for name in names if name in replaced]
-
-
-def _has_effect(
-    subject: Subject, base: list[torch.Tensor], other: list[torch.Tensor], index: int, before: list[torch.Tensor]
-) -> bool:
-    mixed = [*base[:index], other[index], *base[index + 1 :]]
-    try:
-        after = run_eager(subject, mixed)
-    except Exception:
-        return True  # PyTorch refuses the combination, so the input matters
-    return _find_difference(before, after) is not None

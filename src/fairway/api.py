@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from fairway.convert.export import (
     check_level,
@@ -22,6 +22,8 @@ from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
 from fairway.model.recipe import Overrides, load_subject
 from fairway.model.subject import build_subject
+from fairway.model.torch_arguments import TorchArguments, take_torch_arguments
+from fairway.model.user_types import UserModel
 from fairway.record.progress_display import ProgressOption, open_progress
 from fairway.workers.attempt import Limits
 
@@ -61,7 +63,7 @@ __all__ = [
 
 
 def export(
-    model: torch.nn.Module,
+    model: UserModel,
     inputs: object,
     path: str | Path,
     *,
@@ -83,18 +85,24 @@ def export(
     weights: WeightMode | None = None,
     overwrite: bool = False,
     progress: ProgressOption = False,
+    **torch_arguments: Unpack[TorchArguments],
 ) -> Result:
     """Export `model` to an ONNX file that agrees with PyTorch over every declared shape, or report what is wrong.
 
         result = fairway.export(model, ["x: float32[batch, 3]"], "out.onnx", bounds={"batch": (1, 64)})
 
-    `inputs` is a tuple of example args, a dict of kwargs, an (args, kwargs) pair, a function `(seed, **dims)` that
-    makes such a pair, or a list of spec lines. `timeout` (seconds) and `memory` (bytes) limit each attempt.
+    `model` is an nn.Module, a function or bound method, an ExportedProgram, TorchScript, or the path of a file with one
+    of the last two. `inputs` is a tuple of example args, a dict of kwargs, an (args, kwargs) pair, a function
+    `(seed, **dims)` that makes such a pair, or a list of spec lines such as "ids: int64[batch, seq] < 30522". An
+    ExportedProgram also takes None, for its own inputs. `dynamic_axes`, `dynamic_shapes` and `opset_version` mean what
+    they mean in torch.onnx.export. `timeout` (seconds) and `memory` (bytes) limit each attempt.
     `translations` maps operators (`torch.ops.mine.op.default`) to functions that call ONNX operators. `weights` chooses
     where they are stored: "embed" in the file, "copy" in a file beside it, "link" in the checkpoint that they are
     mapped from. By default they are in the file if it can hold them, or else beside it. `progress=True` shows on
     standard error what is running; a function gets every event of `fairway.record.progress`.
     """
+    dims = take_torch_arguments(torch_arguments, "export", dims, input_names, output_names)
+    opset = opset or torch_arguments.get("opset_version")
     subject = build_subject(
         model,
         inputs,
@@ -114,7 +122,7 @@ def export(
 
 def verify(
     path: str | Path,
-    model: torch.nn.Module,
+    model: UserModel,
     inputs: object,
     *,
     dims: object = None,
@@ -128,6 +136,7 @@ def verify(
     memory: int = 0,
     data: str | Path | None = None,
     progress: ProgressOption = False,
+    **torch_arguments: Unpack[TorchArguments],
 ) -> Result:
     """Judge an ONNX file of any origin against `model`. The file is only read.
 
@@ -135,6 +144,7 @@ def verify(
 
     `inputs` and the other arguments are those of `fairway.export`.
     """
+    dims = take_torch_arguments(torch_arguments, "verify", dims, input_names, output_names)
     subject = build_subject(
         model,
         inputs,
@@ -152,7 +162,7 @@ def verify(
 
 def locate(
     path: str | Path,
-    model: torch.nn.Module,
+    model: UserModel,
     inputs: object,
     *,
     against: str | Path | None = None,
@@ -192,7 +202,7 @@ def locate(
 
 
 def reduce(
-    model: torch.nn.Module,
+    model: UserModel,
     inputs: object,
     folder: str | Path,
     *,

@@ -84,9 +84,9 @@ def test_a_missing_recipe_module_is_refused(fairway: Fairway, folder: Path) -> N
     )
 
 
-@pytest.mark.parametrize("address", ["weights.pt", "./weights.pt"])
+@pytest.mark.parametrize("address", ["weights.txt", "./weights.txt"])
 def test_a_recipe_that_is_not_python_is_refused(fairway: Fairway, folder: Path, address: str) -> None:
-    (folder / "weights.pt").write_bytes(b"")
+    (folder / "weights.txt").write_bytes(b"")
     assert_refused(
         fairway,
         folder,
@@ -98,6 +98,25 @@ def test_a_recipe_that_is_not_python_is_refused(fairway: Fairway, folder: Path, 
           do        1. Check the path; a relative one starts at the current folder.
         """,
         address,
+    )
+
+
+def test_weights_in_the_place_of_a_recipe_are_refused(fairway: Fairway, folder: Path) -> None:
+    (folder / "weights.pt").write_bytes(b"")
+    assert_refused(
+        fairway,
+        folder,
+        2,
+        """
+        FW026 error: What was given as the model cannot be run
+          seen      the model is the path 'weights.pt'; the file holds weights without the code that uses them
+          why       A model is an nn.Module, a function, a bound method, an ExportedProgram, TorchScript, or the path
+                    of a .pt2 or TorchScript file.
+          do        1. Build the model, then load the file: model.load_state_dict(torch.load("weights.pt",
+                    weights_only=True)).
+                    2. Or write a recipe with `checkpoint=`; Fairway then loads the file.
+        """,
+        "weights.pt",
     )
 
 
@@ -226,7 +245,7 @@ def test_an_unknown_name_is_answered_with_the_names_in_the_recipe(fairway: Fairw
     ("line", "seen"),
     [
         ("thing = 42", "recipe.py:thing is of type int"),
-        ("def thing(): return 42", "recipe.py:thing returned 42, which is not an nn.Module"),
+        ("def thing(): return 42", "recipe.py:thing returned 42, which is not a model"),
     ],
 )
 def test_a_name_that_is_no_model_is_refused(fairway: Fairway, folder: Path, line: str, seen: str) -> None:
@@ -377,7 +396,7 @@ def test_a_checkpoint_of_another_architecture_is_answered_with_the_first_mismatc
         folder,
         3,
         """
-        FW106 error: The checkpoint belongs to another architecture
+        FW106 error: The checkpoint does not fit the model
           seen      other.pt differs from Net in 8 places:
                         missing fc.bias
                         unexpected layers.0.w
@@ -385,8 +404,11 @@ def test_a_checkpoint_of_another_architecture_is_answered_with_the_first_mismatc
                         unexpected layers.2.w
                         unexpected layers.3.w
                         and 3 more
-          why       Names or shapes differ from those of the model that the recipe builds.
-          do        1. Build the model with the settings that the checkpoint was trained with.
+          why       Names or shapes differ from those of the model that the recipe builds, also without prefixes of
+                    training.
+          do        1. If shapes differ, build the model with the settings that the checkpoint was trained with.
+                    2. If names differ, load the file into the class that it was saved from, or choose other weights
+                    in it with --checkpoint-key.
         """,
         "recipe.py",
         "--checkpoint",
@@ -401,12 +423,15 @@ def test_a_checkpoint_of_another_width_is_answered_with_both_shapes(fairway: Fai
         folder,
         3,
         """
-        FW106 error: The checkpoint belongs to another architecture
+        FW106 error: The checkpoint does not fit the model
           seen      wide.safetensors differs from Net in 2 places:
                         fc.weight: [8, 3] in the file, [4, 3] in the model
                         fc.bias: [8] in the file, [4] in the model
-          why       Names or shapes differ from those of the model that the recipe builds.
-          do        1. Build the model with the settings that the checkpoint was trained with.
+          why       Names or shapes differ from those of the model that the recipe builds, also without prefixes of
+                    training.
+          do        1. If shapes differ, build the model with the settings that the checkpoint was trained with.
+                    2. If names differ, load the file into the class that it was saved from, or choose other weights
+                    in it with --checkpoint-key.
         """,
         "recipe.py",
         "--checkpoint",

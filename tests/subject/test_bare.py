@@ -112,7 +112,7 @@ def test_a_constructor_that_reads_its_weights_gets_them(tmp_path: Path, whole: N
         "recipe = fairway.Recipe(Net, ['input: float32[batch, 2]'], checkpoint='own.safetensors')\n"
     )
     save_file({"weight": torch.ones(2, 2), "bias": torch.zeros(2)}, tmp_path / "own.safetensors")
-    model, _, _ = load_model(f"{tmp_path}/recipe.py", Overrides())
+    model = load_model(f"{tmp_path}/recipe.py", Overrides()).model
     assert model.largest > 0
     assert torch.equal(model.weight, torch.ones(2, 2))
 

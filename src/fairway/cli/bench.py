@@ -54,6 +54,7 @@ def bench(
     inputs: options.InputOption = None,
     dims: options.DimOption = None,
     checkpoint: options.CheckpointOption = None,
+    checkpoint_key: options.CheckpointKeyOption = None,
     trust: options.TrustOption = False,
     timeout: options.TimeoutOption = "2m",
     memory: options.MemoryOption = None,
@@ -64,7 +65,7 @@ def bench(
     Each speed has an interval, so that you see whether a difference is real. With --recipe PyTorch eager and
     torch.compile are timed too.
     """
-    overrides = options.parse_overrides(inputs, dims, checkpoint, trust)
+    overrides = options.parse_overrides(inputs, dims, checkpoint, trust, checkpoint_key)
     arm_seconds = options.parse_duration("--timeout", timeout)
     memory_bytes = options.parse_memory(memory)
     counts = tuple(_parse_count(part) for part in threads.split(",")) if threads else ()

@@ -37,6 +37,7 @@ def doctor(
     inputs: options.InputOption = None,
     dims: options.DimOption = None,
     checkpoint: options.CheckpointOption = None,
+    checkpoint_key: options.CheckpointKeyOption = None,
     trust: options.TrustOption = False,
     opset: options.OpsetOption = None,
     route: options.RouteOption = None,
@@ -54,7 +55,7 @@ def doctor(
     one is given, runs at the level quick, with the given settings and with the defaults. The exit code is 0 if nothing
     is wrong.
     """
-    overrides = options.parse_overrides(inputs, dims, checkpoint, trust)
+    overrides = options.parse_overrides(inputs, dims, checkpoint, trust, checkpoint_key)
     seconds = options.parse_duration("--timeout", timeout)
     memory_bytes = options.parse_memory(memory)
     if recipe is not None:

@@ -11,9 +11,10 @@ _TEMPLATE = """\
 {imports}import fairway
 from fairway.model.recipe import Overrides, load_model
 
-model, recipe, _ = load_model({recipe!r}, {overrides})
+loaded = load_model({recipe!r}, {overrides})
+recipe = loaded.recipe
 result = fairway.export(
-    model,
+    loaded.model,
 {arguments}
 )
 print(result)
@@ -46,6 +47,7 @@ def write_script(recipe: str, output: Path, overrides: Overrides, settings: Mapp
         "inputs": overrides.inputs or None,
         "checkpoint": None if overrides.checkpoint is None else _Expression(f"Path({str(overrides.checkpoint)!r})"),
         "trust": overrides.trust or None,
+        "checkpoint_key": overrides.checkpoint_key,
     }
     given = ", ".join(f"{name}={value!r}" for name, value in loading.items() if value is not None)
     return _TEMPLATE.format(

@@ -21,6 +21,7 @@ def export(
     inputs: options.InputOption = None,
     dims: options.DimOption = None,
     checkpoint: options.CheckpointOption = None,
+    checkpoint_key: options.CheckpointKeyOption = None,
     trust: options.TrustOption = False,
     opset: options.OpsetOption = None,
     level: options.ExportLevelOption = "standard",
@@ -38,7 +39,7 @@ def export(
 
     The verdict is `verified` only if the file agrees with PyTorch at every sample.
     """
-    overrides = options.parse_overrides(inputs, dims, checkpoint, trust)
+    overrides = options.parse_overrides(inputs, dims, checkpoint, trust, checkpoint_key)
     seconds = options.parse_duration("--timeout", timeout)
     memory_bytes = options.parse_memory(memory)
     if emit_script:

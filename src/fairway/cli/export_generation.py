@@ -26,6 +26,7 @@ def export_generation(
         typer.Option("--dim", metavar="DIM", help="Bounds of batch, past, seq, source: past=0..512. Repeatable."),
     ] = None,
     checkpoint: options.CheckpointOption = None,
+    checkpoint_key: options.CheckpointKeyOption = None,
     trust: options.TrustOption = False,
     steps: Annotated[int, typer.Option("--steps", metavar="N", help="Tokens to generate and compare.")] = 32,
     opset: options.OpsetOption = None,
@@ -41,7 +42,7 @@ def export_generation(
 
     The files are verified only if they generate the tokens that PyTorch generates.
     """
-    overrides = options.parse_overrides(None, dims, checkpoint, trust)
+    overrides = options.parse_overrides(None, dims, checkpoint, trust, checkpoint_key)
     seconds = options.parse_duration("--timeout", timeout)
     memory_bytes = options.parse_memory(memory)
     if overrides.multiples:
@@ -61,12 +62,12 @@ def export_generation(
         check_level(level)
         settings = make_settings(level, tuple(route or ()), opset, remedies, Limits(seconds, memory_bytes))
         freeze_imports()
-        model, loaded, _ = load_model(recipe, overrides)
-    bounds = {**loaded.bounds, **overrides.bounds}
+        built = load_model(recipe, overrides)
+    bounds = {**built.recipe.bounds, **overrides.bounds}
     generation = GenerationOptions(bounds, None, steps, overwrite)
     progress = ProgressLine()
     try:
-        result = generate_folder(model, output, settings, generation, progress)
+        result = generate_folder(built.model, output, settings, generation, progress)
     finally:
         progress.close()
     show_result(result, json)

@@ -31,6 +31,7 @@ def locate(
     inputs: options.InputOption = None,
     dims: options.DimOption = None,
     checkpoint: options.CheckpointOption = None,
+    checkpoint_key: options.CheckpointKeyOption = None,
     trust: options.TrustOption = False,
     level: options.LevelOption = "standard",
     data: options.DataOption = None,
@@ -48,6 +49,6 @@ def locate(
 
         return locate_subject(subject, model, settings, data, against, progress)
 
-    overrides = options.parse_overrides(inputs, dims, checkpoint, trust)
+    overrides = options.parse_overrides(inputs, dims, checkpoint, trust, checkpoint_key)
     request = JudgingOptions(recipe, overrides, level, timeout, memory, json)
     return judge_and_show(request, judge)

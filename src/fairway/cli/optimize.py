@@ -36,6 +36,7 @@ def optimize(
     inputs: options.InputOption = None,
     dims: options.DimOption = None,
     checkpoint: options.CheckpointOption = None,
+    checkpoint_key: options.CheckpointKeyOption = None,
     trust: options.TrustOption = False,
     level: options.LevelOption = "standard",
     timeout: options.TimeoutOption = "10m",
@@ -48,7 +49,7 @@ def optimize(
     Several optimizers are tried one after the other. Those that help are kept, if the outputs stay right.
     With --recipe they are compared with PyTorch, otherwise with the outputs of the file itself.
     """
-    overrides = options.parse_overrides(inputs, dims, checkpoint, trust)
+    overrides = options.parse_overrides(inputs, dims, checkpoint, trust, checkpoint_key)
     attempt_seconds = options.parse_duration("--timeout", timeout)
     memory_bytes = options.parse_memory(memory)
     target = output or model.with_name(f"{model.stem}.optimized.onnx")

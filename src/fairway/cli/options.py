@@ -93,6 +93,10 @@ DimOption = Annotated[
     list[str] | None, typer.Option("--dim", metavar="DIM", help="Bounds, e.g. time=10..2000, seq%8. Repeatable.")
 ]
 CheckpointOption = Annotated[Path | None, typer.Option("--checkpoint", metavar="FILE", help="Weights to load.")]
+CheckpointKeyOption = Annotated[
+    str | None,
+    typer.Option("--checkpoint-key", metavar="KEY", help="The entry or the prefix of the weights, e.g. ema."),
+]
 TrustOption = Annotated[bool, typer.Option("--trust", help="Let a pickled checkpoint run its code.")]
 LevelOption = Annotated[
     str,
@@ -156,7 +160,11 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JS
 
 
 def parse_overrides(
-    inputs: list[str] | None, dims: list[str] | None, checkpoint: Path | None, trust: bool
+    inputs: list[str] | None,
+    dims: list[str] | None,
+    checkpoint: Path | None,
+    trust: bool,
+    checkpoint_key: str | None = None,
 ) -> Overrides:
     """Return what the options change in the recipe."""
     bounds: dict[str, tuple[int, int]] = {}
@@ -167,7 +175,7 @@ def parse_overrides(
             bounds[name] = size_range
         if multiple is not None:
             multiples[name] = multiple
-    return Overrides(tuple(inputs or ()), bounds, multiples, checkpoint, trust)
+    return Overrides(tuple(inputs or ()), bounds, multiples, checkpoint, trust, checkpoint_key)
 
 
 def parse_memory(text: str | None, option: str = "--memory") -> int:

@@ -102,6 +102,7 @@ def quantize(
     inputs: options.InputOption = None,
     dims: options.DimOption = None,
     checkpoint: options.CheckpointOption = None,
+    checkpoint_key: options.CheckpointKeyOption = None,
     trust: options.TrustOption = False,
     overwrite: options.OverwriteOption = False,
     json: options.JsonOption = False,
@@ -111,7 +112,7 @@ def quantize(
     Variants are judged on samples that were not used to make them. Inputs and quality come from --recipe; without it,
     from the file's record.
     """
-    overrides = options.parse_overrides(inputs, dims, checkpoint, trust)
+    overrides = options.parse_overrides(inputs, dims, checkpoint, trust, checkpoint_key)
     drop = options.parse_percentage("--max-drop", max_drop)
     size = None if max_size is None else options.parse_percentage("--max-size", max_size)
 

@@ -38,6 +38,7 @@ def reduce(
     inputs: options.InputOption = None,
     dims: options.DimOption = None,
     checkpoint: options.CheckpointOption = None,
+    checkpoint_key: options.CheckpointKeyOption = None,
     trust: options.TrustOption = False,
     timeout: options.TimeoutOption = "1m",
     json: options.JsonOption = False,
@@ -46,7 +47,7 @@ def reduce(
 
     The script fails in the same way as the model's export.
     """
-    overrides = options.parse_overrides(inputs, dims, checkpoint, trust)
+    overrides = options.parse_overrides(inputs, dims, checkpoint, trust, checkpoint_key)
     budget_seconds = options.parse_duration("--budget", budget)
     trial_seconds = options.parse_duration("--timeout", timeout)
 

@@ -50,6 +50,7 @@ def sensitivity(
     inputs: options.InputOption = None,
     dims: options.DimOption = None,
     checkpoint: options.CheckpointOption = None,
+    checkpoint_key: options.CheckpointKeyOption = None,
     trust: options.TrustOption = False,
     overwrite: options.OverwriteOption = False,
     json: options.JsonOption = False,
@@ -59,7 +60,7 @@ def sensitivity(
     Also write the list of layers to keep in float, for `fairway quantize --keep`. A run that was stopped continues;
     --overwrite starts again.
     """
-    overrides = options.parse_overrides(inputs, dims, checkpoint, trust)
+    overrides = options.parse_overrides(inputs, dims, checkpoint, trust, checkpoint_key)
     drop = options.parse_percentage("--max-drop", max_drop)
     seconds = None if budget is None else options.parse_duration("--budget", budget)
 

@@ -21,6 +21,7 @@ def verify(
     inputs: options.InputOption = None,
     dims: options.DimOption = None,
     checkpoint: options.CheckpointOption = None,
+    checkpoint_key: options.CheckpointKeyOption = None,
     trust: options.TrustOption = False,
     level: options.LevelOption = "standard",
     data: options.DataOption = None,
@@ -35,6 +36,6 @@ def verify(
 
         return verify_subject(subject, model, settings, data, progress)
 
-    overrides = options.parse_overrides(inputs, dims, checkpoint, trust)
+    overrides = options.parse_overrides(inputs, dims, checkpoint, trust, checkpoint_key)
     request = JudgingOptions(recipe, overrides, level, timeout, memory, json)
     return judge_and_show(request, judge)

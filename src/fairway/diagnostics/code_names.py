@@ -55,6 +55,7 @@ class Code(StrEnum):
     PLUGIN_LEFT_OUT = "FW117"
     WATCH_UNREADABLE = "FW118"
     LINKED_CHECKPOINT_CHANGED = "FW119"
+    CHECKPOINT_PREFIX = "FW120"
 
     # FW2xx: The model's own code.
     FORWARD_FAILS = "FW201"

@@ -290,10 +290,14 @@ _ROWS = (
     ),
     CodeEntry(
         Code.CHECKPOINT_MISMATCH,
-        "The checkpoint belongs to another architecture",
+        "The checkpoint does not fit the model",
         "input",
-        "Names or shapes differ from those of the model that the recipe builds.",
-        ("Build the model with the settings that the checkpoint was trained with.",),
+        "Names or shapes differ from those of the model that the recipe builds, also without prefixes of training.",
+        (
+            "If shapes differ, build the model with the settings that the checkpoint was trained with.",
+            "If names differ, load the file into the class that it was saved from, or choose other weights in it with "
+            "--checkpoint-key.",
+        ),
     ),
     CodeEntry(
         Code.CHECKPOINT_RUNS_CODE,
@@ -377,6 +381,14 @@ _ROWS = (
             "Put the checkpoint back where it was, unchanged.",
             "Or export again; --weights copy makes a file that needs no checkpoint.",
         ),
+    ),
+    CodeEntry(
+        Code.CHECKPOINT_PREFIX,
+        "The names in the checkpoint were made to fit the model",
+        "input",
+        "Lightning, DataParallel, torch.compile and averaged weights put a prefix before each name.",
+        ("Nothing.",),
+        "note",
     ),
     # FW2xx: The model's own code.
     CodeEntry(

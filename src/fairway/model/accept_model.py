@@ -12,6 +12,7 @@ import torch
 
 from fairway.diagnostics import Code, Finding
 from fairway.diagnostics.errors import UserError, complain
+from fairway.model.archive import refuse_lfs_pointer
 from fairway.model.function_model import FunctionModel, wrap_function
 from fairway.model.memory_check import is_regular_file
 from fairway.model.program_model import ProgramModel, load_program
@@ -105,6 +106,7 @@ def _open_path(path: Path) -> UserModel:
             f"the model is the path {str(path)!r:.200}, at which there is no file",
             todo=("Pass the model itself, or the path of a .pt2 or TorchScript file.",),
         )
+    refuse_lfs_pointer(path)
     if path.suffix == ".pt2":
         return load_program(path)
     if _is_torchscript(path):

@@ -10,10 +10,14 @@ from __future__ import annotations
 import io
 import mmap
 import pickletools
+import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TypeAlias, cast
+
+from fairway.diagnostics import Code
+from fairway.diagnostics.errors import complain
 
 Pickled: TypeAlias = IO[bytes] | mmap.mmap
 
@@ -23,6 +27,9 @@ MAX_TUPLE_DEPTH = 8
 LEGACY_PICKLES = 5
 """The number of pickles at the start of a file in torch's format before archives."""
 
+LFS_MAGIC = b"version https://git-lfs.github.com/spec/"
+MAX_POINTER_BYTES = 1024
+
 ZIP_MAGIC = b"PK\x03\x04"
 PICKLE_MAGIC = b"\x80"
 
@@ -31,6 +38,20 @@ def starts_with(path: Path, *magics: bytes) -> bool:
     """Return whether the file starts with one of these bytes."""
     with path.open("rb") as file:
         return file.read(4).startswith(magics)
+
+
+def refuse_lfs_pointer(path: Path) -> None:
+    """Refuse a file of a few lines that Git LFS puts in the place of a large one until it is downloaded."""
+    with path.open("rb") as file:
+        head = file.read(MAX_POINTER_BYTES)
+    if head.startswith(LFS_MAGIC):
+        size = re.search(rb"\nsize (\d+)", head)
+        bytes_there = f" of {int(size[1])} bytes" if size else ""
+        raise complain(
+            Code.CHECKPOINT_UNREADABLE,
+            f"{path.name} is a Git LFS pointer; the file{bytes_there} that it stands for was not downloaded",
+            todo=("Run `git lfs pull` in the repository, or download the file itself.",),
+        )
 
 
 def find_unpacking_risk(path: Path) -> str | None:

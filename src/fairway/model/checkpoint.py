@@ -10,9 +10,10 @@ from pathlib import Path
 
 import torch
 
-from fairway.diagnostics import Code
+from fairway.diagnostics import Code, Finding
 from fairway.diagnostics.errors import UserError, complain
-from fairway.model.archive import PICKLE_MAGIC, ZIP_MAGIC, find_unpacking_risk, starts_with
+from fairway.model.archive import PICKLE_MAGIC, ZIP_MAGIC, find_unpacking_risk, refuse_lfs_pointer, starts_with
+from fairway.model.checkpoint_names import extract_state, fit_names
 from fairway.model.memory_check import format_bytes, is_regular_file, read_memory_bytes
 from fairway.model.meta_build import assign_state, find_tied_names
 from fairway.model.shards import find_shards
@@ -21,8 +22,10 @@ SHOWN_MISMATCHES = 5
 """Mismatches that a message lists."""
 
 
-def load_checkpoint(model: torch.nn.Module, path: Path, trust: bool) -> None:
+def load_checkpoint(model: torch.nn.Module, path: Path, trust: bool, key: str | None = None) -> tuple[Finding, ...]:
     """Give the model every tensor of the checkpoint, or none and report what does not fit.
+
+    `key` names the entry that holds the weights, or the prefix of their names. Returns notes on changes of names.
 
     `path` is a file, an index of shards, or a folder with one of these. Files are mapped instead of read if their
     format allows it; the model's tensors are then pages of the file.
@@ -30,8 +33,10 @@ def load_checkpoint(model: torch.nn.Module, path: Path, trust: bool) -> None:
     shards = find_shards(path)
     state: dict[str, torch.Tensor] = {}
     for shard in shards.files:
-        state.update(_read_file(shard, trust))
-    problems = shards.find_problems(state) or _find_mismatches(model, state)
+        state.update(_read_file(shard, trust, key))
+    problems = shards.find_problems(state)
+    state, remarks = ({}, ()) if problems else fit_names(model, state, path, key)
+    problems = problems or _find_mismatches(model, state)
     if problems:
         more = f"\n    and {len(problems) - SHOWN_MISMATCHES} more" if len(problems) > SHOWN_MISMATCHES else ""
         listed = "".join(f"\n    {problem}" for problem in problems[:SHOWN_MISMATCHES])
@@ -40,6 +45,7 @@ def load_checkpoint(model: torch.nn.Module, path: Path, trust: bool) -> None:
             Code.CHECKPOINT_MISMATCH, f"{path.name} differs from {type(model).__name__} in {count}:{listed}{more}"
         )
     assign_state(model, state)
+    return remarks
 
 
 def _find_mismatches(model: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> list[str]:
@@ -64,9 +70,10 @@ def _name_dtype(tensor: torch.Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _read_file(path: Path, trust: bool) -> Mapping[str, torch.Tensor]:
+def _read_file(path: Path, trust: bool, key: str | None) -> Mapping[str, torch.Tensor]:
     if not is_regular_file(path):
         raise complain(Code.CHECKPOINT_MISSING, str(path))
+    refuse_lfs_pointer(path)
     if path.suffix == ".safetensors":
         return _read_safetensors(path)
     if not starts_with(path, ZIP_MAGIC) and path.stat().st_size > read_memory_bytes():
@@ -87,7 +94,7 @@ def _read_file(path: Path, trust: bool) -> Mapping[str, torch.Tensor]:
         raise _make_error(path, error) from error
     except Exception as error:
         raise _make_error(path, error) from error
-    return _extract_state(loaded, path)
+    return extract_state(loaded, path, key)
 
 
 def _make_error(path: Path, error: Exception) -> UserError:
@@ -110,27 +117,6 @@ def _read_safetensors(path: Path) -> Mapping[str, torch.Tensor]:
     except (SafetensorError, OSError, ValueError) as error:
         raise _make_error(path, error) from error
     return state
-
-
-def _extract_state(loaded: object, path: Path) -> Mapping[str, torch.Tensor]:
-    """Return the state dict. Training scripts may have wrapped it under another key."""
-    if isinstance(loaded, torch.nn.Module):
-        return {name: value for name, value in loaded.state_dict().items() if isinstance(value, torch.Tensor)}
-    if isinstance(loaded, Mapping):
-        for inner in (loaded, *(loaded.get(key) for key in ("state_dict", "model_state_dict", "model"))):
-            # Some libraries store settings with the tensors.
-            pairs = inner.items() if isinstance(inner, Mapping) else ()
-            state = {name: value for name, value in pairs if isinstance(value, torch.Tensor)}
-            if state:
-                return state
-    held = f"a {type(loaded).__name__}"
-    if isinstance(loaded, Mapping):
-        held += f" of {', '.join(map(str, loaded))}" if loaded else " of nothing"
-    raise complain(
-        Code.CHECKPOINT_UNREADABLE,
-        f"{path.name} holds {held}, not a state dict",
-        todo=("Save model.state_dict(), alone or in a dict under 'state_dict', 'model_state_dict' or 'model'.",),
-    )
 
 
 def describe_pickled_code(text: str) -> str:

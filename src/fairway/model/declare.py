@@ -14,6 +14,7 @@ from fairway.diagnostics import Code
 from fairway.diagnostics.errors import complain
 from fairway.model.dims import UNDECLARED_HIGH, Size, parse_size
 from fairway.model.spec import MAX_LINE_CHARACTERS
+from fairway.model.torch_arguments import DynamicAxes, read_dynamic_axes
 from fairway.model.tree import TreeLeaf
 from fairway.model.user_types import UserDims
 
@@ -30,6 +31,8 @@ def read_dims(dims: UserDims, leaves: Sequence[TreeLeaf], top: Sequence[str]) ->
     """Match `dims` with the example tensors. `top` are the names of forward's arguments, in order."""
     declared = DeclaredDims()
     by_name = {leaf.name: leaf.value for leaf in leaves}
+    if isinstance(dims, DynamicAxes):
+        dims = read_dynamic_axes(dims, leaves)
     if dims is None:
         dims = {}
     if isinstance(dims, Sequence) and not isinstance(dims, str):

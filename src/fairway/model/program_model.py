@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -12,7 +14,7 @@ from fairway.diagnostics.errors import complain
 from fairway.model.dims import Domain, Size
 from fairway.model.signatures import read_forward_signature
 from fairway.model.spec import TensorSpec
-from fairway.model.tree import Slot, Tree
+from fairway.model.tree import Slot, Tree, flatten, make_template
 from fairway.model.user_types import UserModel
 from fairway.torch_internals import tree_flatten
 
@@ -87,6 +89,57 @@ def describe_program(model: ProgramModel, call: tuple[Tree, Tree]) -> Finding:
     again = "it was captured again, because some inputs or outputs are not tensors"
     how = "it was translated as it is" if taken else again
     return Finding(Code.PROGRAM_GIVEN, f"the model is an ExportedProgram; {how}")
+
+
+@dataclass(frozen=True)
+class OwnInputs:
+    """The inputs that a program was captured with: the call, the sizes by input, and the bounds of the dims."""
+
+    call: Tree
+    dims: dict[str, list[str]]
+    bounds: dict[str, tuple[int, int]]
+
+
+def read_own_inputs(model: ProgramModel) -> OwnInputs:
+    """Return the example call that a program carries, with the dims that it keeps dynamic."""
+    program = model.program
+    if program.example_inputs is None:
+        raise complain(Code.NO_INPUTS, "the program carries no example inputs")
+    args, kwargs = program.example_inputs
+    template = make_template((tuple(args), dict(kwargs)))
+    named = read_forward_signature(model).bind(*args, **kwargs).arguments
+    names = [leaf.name for leaf in flatten(dict(named)) if isinstance(leaf.value, torch.Tensor)]
+    symbols: dict[str, str] = {}
+    bounds: dict[str, tuple[int, int]] = {}
+    dims: dict[str, list[str]] = {}
+    for leaf, shape in zip(match_call(model, template) or (), list_input_shapes(program), strict=False):
+        if isinstance(leaf, Slot) and shape is not None:
+            name = names[leaf.index]
+            dims[name] = [
+                _name_size(program, f"{name}_{axis}", size, symbols, bounds) for axis, size in enumerate(shape)
+            ]
+    return OwnInputs((tuple(args), dict(kwargs)), dims, bounds)
+
+
+def _name_size(
+    program: torch.export.ExportedProgram,
+    place: str,
+    size: UserModel,
+    symbols: dict[str, str],
+    bounds: dict[str, tuple[int, int]],
+) -> str:
+    """Return a size of a program as a spec writes it. A symbol is named after the first place it is seen at."""
+    if isinstance(size, int):
+        return str(size)
+    expression = size.node.expr
+    for symbol in sorted(expression.free_symbols, key=str):
+        name = symbols.setdefault(str(symbol), re.sub(r"\W", "_", place))
+        limits = program.range_constraints.get(symbol)
+        low: UserModel = getattr(limits, "lower", None)
+        high: UserModel = getattr(limits, "upper", None)
+        if getattr(high, "is_Integer", False) and int(high) < UNBOUNDED_SIZE:
+            bounds[name] = (max(1, int(low)), int(high))
+    return re.sub(r"[A-Za-z_]\w*", lambda match: symbols.get(match[0], match[0]), str(expression))
 
 
 def check_program_sizes(

@@ -9,22 +9,26 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from fairway.diagnostics import Code, Where
+from fairway.diagnostics import Code, Finding, Where
 from fairway.diagnostics.errors import UserError, complain
 from fairway.model.memory_check import is_regular_file
 from fairway.model.user_types import Calibration, Metric, ModelSource, OperatorFunctions, UserDims, UserInputs
 
 MAX_RECIPE_BYTES = 10 * 2**20
 """The largest size of a recipe's file."""
+
+MODEL_SUFFIXES = (".pt2", ".pt", ".pth", ".ts")
+"""Endings of files that hold an exported program or TorchScript, and are named in the place of a recipe."""
 
 if TYPE_CHECKING:
     import torch
@@ -36,8 +40,9 @@ if TYPE_CHECKING:
 class Recipe:
     """Instructions to build a model, with the inputs that it must accept.
 
-    `model` is an nn.Module, a class, or a function without arguments that returns a Module. `inputs` takes the forms
-    that `fairway.export` takes. A relative `checkpoint` starts at the recipe's folder. For quantization,
+    `model` is a class or a function without arguments that returns a model, or a model in any form that
+    `fairway.export` takes. So is `inputs`. A relative `checkpoint` starts at the recipe's folder; `checkpoint_key`
+    names the entry or the prefix of the weights in it, such as `state_dict_ema`. For quantization,
     `calibration()` yields samples, each a dict of tensors by input name, and `metric(model_fn)` returns the quality of
     a model, larger for better; `model_fn` takes a dict of arrays and returns one.
     """
@@ -49,6 +54,7 @@ class Recipe:
     multiples: Mapping[str, int] = field(default_factory=dict)
     example: Mapping[str, int] = field(default_factory=dict)
     checkpoint: str | None = None
+    checkpoint_key: str | None = None
     input_names: Sequence[str] | None = None
     output_names: Sequence[str] | None = None
     patches: OperatorFunctions = field(default_factory=dict)
@@ -66,10 +72,22 @@ class Overrides:
     multiples: Mapping[str, int] = field(default_factory=dict)
     checkpoint: Path | None = None
     trust: bool = False
+    checkpoint_key: str | None = None
 
 
-def load_model(address: str, overrides: Overrides) -> tuple[torch.nn.Module, Recipe, str]:
-    """Find the recipe, build its model and load its checkpoint; return the model, the recipe and its name."""
+@dataclass(frozen=True)
+class LoadedModel:
+    """A recipe's model with its weights, the recipe and its name, and notes on the form of the model and checkpoint."""
+
+    model: torch.nn.Module
+    recipe: Recipe
+    name: str
+    remarks: tuple[Finding, ...] = ()
+
+
+def load_model(address: str, overrides: Overrides) -> LoadedModel:
+    """Find the recipe, build its model and load its checkpoint."""
+    from fairway.model.accept_model import accept_model
     from fairway.model.checkpoint import load_checkpoint
     from fairway.model.subject import preserve_global_state
 
@@ -78,27 +96,29 @@ def load_model(address: str, overrides: Overrides) -> tuple[torch.nn.Module, Rec
         recipe = target if isinstance(target, Recipe) else Recipe(target, list(overrides.inputs))
         checkpoint = overrides.checkpoint or (home / recipe.checkpoint if recipe.checkpoint else None)
         with _import_from_folder(home):
-            model = (
-                _build_model(recipe.model, address)
-                if checkpoint is None
-                else _build_without_parameters(recipe.model, address)
-            )
+            build = _build_model if checkpoint is None else _build_without_parameters
+            accepted = accept_model(build(recipe.model, address, home))
+        remarks = accepted.remarks
         if checkpoint is not None:
-            load_checkpoint(model, checkpoint, overrides.trust)
-    return model, recipe, name
+            key = overrides.checkpoint_key or recipe.checkpoint_key
+            remarks += load_checkpoint(accepted.module, checkpoint, overrides.trust, key)
+    return LoadedModel(accepted.module, recipe, name, remarks)
 
 
 def load_subject(address: str, overrides: Overrides) -> Subject:
     """Return the recipe's model with its spec."""
+    from fairway.model.program_model import ProgramModel
     from fairway.model.subject import build_subject, preserve_global_state
 
     with preserve_global_state():
-        model, recipe, name = load_model(address, overrides)
+        loaded = load_model(address, overrides)
+        recipe = loaded.recipe
         inputs = list(overrides.inputs) or recipe.inputs
-        if inputs is None or (isinstance(inputs, str | Sequence | Mapping) and not inputs):
+        is_program = inputs is None and isinstance(loaded.model, ProgramModel)
+        if (inputs is None and not is_program) or (isinstance(inputs, str | Sequence | Mapping) and not inputs):
             raise complain(Code.NO_INPUTS, f"{address} declares no inputs")
         subject = build_subject(
-            model,
+            loaded.model,
             inputs,
             dims=None if overrides.inputs else recipe.dims,
             bounds={**recipe.bounds, **overrides.bounds},
@@ -108,15 +128,19 @@ def load_subject(address: str, overrides: Overrides) -> Subject:
             output_names=recipe.output_names,
             patches=recipe.patches,
             translations=recipe.translations,
-            name=name,
+            name=loaded.name,
         )
-        return replace(subject, calibration=recipe.calibration, metric=recipe.metric)
+        remarks = (*loaded.remarks, *subject.remarks)
+        return replace(subject, calibration=recipe.calibration, metric=recipe.metric, remarks=remarks)
 
 
 def _find_object(address: str) -> tuple[Path, str, ModelSource]:
     """Return the folder that relative paths start at, the subject's name, and the object that the address names."""
     location, _, name = address.partition(":")
     path = _resolve_path(location)
+    if path.suffix in MODEL_SUFFIXES and not name:
+        _refuse_missing(location, path)
+        return Path(), path.stem, Recipe(Path(location), None)
     if location.endswith(".py") or "/" in location:
         _refuse_other_files(location, path)
         module, home = _run_file(path, location), path.parent
@@ -147,10 +171,14 @@ def _resolve_path(location: str) -> Path:
     return path
 
 
-def _refuse_other_files(location: str, path: Path) -> None:
-    location = location[:200]
+def _refuse_missing(location: str, path: Path) -> None:
     if not path.exists():
-        raise complain(Code.RECIPE_MISSING, f"{location} does not exist")
+        raise complain(Code.RECIPE_MISSING, f"{location[:200]} does not exist")
+
+
+def _refuse_other_files(location: str, path: Path) -> None:
+    _refuse_missing(location, path)
+    location = location[:200]
     if path.is_dir() or path.suffix != ".py":
         raise complain(Code.RECIPE_MISSING, f"{location} is {'a folder' if path.is_dir() else 'not a Python file'}")
     if not is_regular_file(path):
@@ -241,26 +269,40 @@ def _report_errors(what: str) -> Iterator[None]:
         raise complain(Code.RECIPE_RAISED, f"{what}: {type(error).__name__}: {error}", where=place) from error
 
 
-def _build_without_parameters(source: ModelSource, address: str) -> torch.nn.Module:
+def _build_without_parameters(source: ModelSource, address: str, home: Path) -> object:
     """Build the model without its parameters; if the constructor reads their values, build it with them."""
     from fairway.model.meta_build import build_without_parameters
 
     try:
         with build_without_parameters():
-            return _build_model(source, address)
+            return _build_model(source, address, home)
     except UserError:
-        return _build_model(source, address)
+        return _build_model(source, address, home)
 
 
-def _build_model(source: ModelSource, address: str) -> torch.nn.Module:
+def _build_model(source: ModelSource, address: str, home: Path) -> object:
+    """Return the model of a recipe. A function that needs no arguments builds it; any other function is the model."""
     import torch
 
-    if isinstance(source, torch.nn.Module):
+    if isinstance(source, torch.nn.Module | torch.export.ExportedProgram | torch.jit.ScriptFunction):
         return source
+    if isinstance(source, str | Path):
+        return home / source
     if not callable(source):
         raise complain(Code.RECIPE_WITHOUT_MODEL, f"{address} is of type {type(source).__name__}")
+    if not isinstance(source, type) and _needs_arguments(source):
+        return source
     with _report_errors(address):
         model = source()
-    if not isinstance(model, torch.nn.Module):
-        raise complain(Code.RECIPE_WITHOUT_MODEL, f"{address} returned {model!r:.80}, which is not an nn.Module")
+    if not (callable(model) or isinstance(model, torch.export.ExportedProgram | str | Path)) or isinstance(model, type):
+        raise complain(Code.RECIPE_WITHOUT_MODEL, f"{address} returned {model!r:.80}, which is not a model")
     return model
+
+
+def _needs_arguments(function: Callable[..., object]) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return any(parameter.default is parameter.empty and parameter.kind in plain for parameter in parameters)

@@ -20,7 +20,7 @@ from fairway.model.example import choose_example
 from fairway.model.inputs import InputMaker, is_spec_list, plan_from_examples, plan_from_function, plan_from_lines
 from fairway.model.memory_check import format_bytes, read_memory_bytes
 from fairway.model.placement import check_model, refuse_autocast
-from fairway.model.program_model import ProgramModel, check_program_sizes, describe_program
+from fairway.model.program_model import ProgramModel, check_program_sizes, describe_program, read_own_inputs
 from fairway.model.ranges import ValueRange
 from fairway.model.spec import TensorSpec
 from fairway.model.study import Study
@@ -117,6 +117,9 @@ def build_subject(
     accepted = accept_model(model)
     model, remarks = accepted.module, accepted.remarks
     check_model(model)
+    if inputs is None and isinstance(model, ProgramModel):
+        own = read_own_inputs(model)
+        inputs, dims, bounds = own.call, dims or own.dims, {**own.bounds, **(bounds or {})}
     with preserve_global_state():
         if isinstance(inputs, str | TensorSpec) or is_spec_list(inputs):
             if dims is not None:

@@ -101,7 +101,8 @@ def open_torch(job: Job) -> CallMaker:
     options = job["overrides"]
     bounds = {name: (low, high) for name, (low, high) in options["bounds"].items()}
     checkpoint = None if options["checkpoint"] is None else Path(options["checkpoint"])
-    overrides = Overrides(tuple(options["inputs"]), bounds, options["multiples"], checkpoint, options["trust"])
+    inputs, trust, key = tuple(options["inputs"]), options["trust"], options["checkpoint_key"]
+    overrides = Overrides(inputs, bounds, options["multiples"], checkpoint, trust, key)
     subject = load_subject(job["recipe"], overrides)
     model: Any = subject.model.eval()
     if job["engine"] == "compile":

@@ -142,6 +142,7 @@ def _list_jobs(
             "multiples": dict(overrides.multiples),
             "checkpoint": None if overrides.checkpoint is None else str(overrides.checkpoint),
             "trust": overrides.trust,
+            "checkpoint_key": overrides.checkpoint_key,
         }
         for engine, title in (("eager", "PyTorch eager"), ("compile", "torch.compile")):
             for count in every:

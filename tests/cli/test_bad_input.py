@@ -127,10 +127,10 @@ def test_a_recipe_that_is_a_folder_is_refused(fairway: Fairway, folder: Path) ->
         folder,
         3,
         """
-        FW101 error: The recipe was not found
-          seen      ./models is a folder
-          why       RECIPE is `path/to/file.py[:name]` or `package.module:name`.
-          do        1. Check the path; a relative one starts at the current folder.
+        FW103 error: The recipe does not identify a model
+          seen      ./models is a folder without a config.json that names a transformers architecture
+          why       The name must be a fairway.Recipe, an nn.Module, a Module class, or a function that returns one.
+          do        1. Name a recipe: path/to/file.py[:name].
         """,
         "./models",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,7 +17,7 @@ def export_generation(
     recipe: Annotated[
         str,
         typer.Argument(
-            metavar="RECIPE", help="path/to/recipe.py[:name], with a transformers model.", callback=options.check_recipe
+            metavar="RECIPE", help="A transformers folder, or path/to/recipe.py[:name].", callback=options.check_recipe
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="The folder to write.")],
@@ -56,18 +56,24 @@ def export_generation(
     with show_loading():
         from fairway.convert.export import check_level, make_settings
         from fairway.convert.generation.export_generator import GenerationOptions, generate_folder
+        from fairway.model.model_folder import list_companions, read_model_folder
         from fairway.model.recipe import load_model
         from fairway.workers.attempt import Limits
 
         check_level(level)
         settings = make_settings(level, tuple(route or ()), opset, remedies, Limits(seconds, memory_bytes))
         freeze_imports()
-        built = load_model(recipe, overrides)
-    bounds = {**built.recipe.bounds, **overrides.bounds}
-    generation = GenerationOptions(bounds, None, steps, overwrite)
+        folder = Path(recipe)
+        if folder.is_dir():
+            model: Any = read_model_folder(folder, recipe, cache=True).build()
+            bounds, companions = dict(overrides.bounds), list_companions(folder)
+        else:
+            built = load_model(recipe, overrides)
+            model, bounds, companions = built.model, {**built.recipe.bounds, **overrides.bounds}, []
+    generation = GenerationOptions(bounds, None, steps, overwrite, companions)
     progress = ProgressLine()
     try:
-        result = generate_folder(built.model, output, settings, generation, progress)
+        result = generate_folder(model, output, settings, generation, progress)
     finally:
         progress.close()
     show_result(result, json)

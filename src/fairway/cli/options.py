@@ -72,7 +72,7 @@ RecipeArgument = Annotated[
     str,
     typer.Argument(
         metavar="RECIPE",
-        help="path/to/recipe.py[:name], or package.module:Net with --input.",
+        help="path/to/recipe.py[:name], a .pt2 file, a transformers folder, or module:Net with --input.",
         callback=check_recipe,
     ),
 ]

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from fairway.diagnostics import Code, Finding, Where
 from fairway.diagnostics.errors import UserError, complain
 from fairway.model.memory_check import is_regular_file
+from fairway.model.model_folder import read_model_folder
 from fairway.model.user_types import Calibration, Metric, ModelSource, OperatorFunctions, UserDims, UserInputs
 
 MAX_RECIPE_BYTES = 10 * 2**20
@@ -141,6 +142,9 @@ def _find_object(address: str) -> tuple[Path, str, ModelSource]:
     if path.suffix in MODEL_SUFFIXES and not name:
         _refuse_missing(location, path)
         return Path(), path.stem, Recipe(Path(location), None)
+    if path.is_dir() and not name:
+        described = read_model_folder(path, location)
+        return Path(), path.name, Recipe(described.build, described.inputs, bounds=described.bounds)
     if location.endswith(".py") or "/" in location:
         _refuse_other_files(location, path)
         module, home = _run_file(path, location), path.parent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -56,6 +57,8 @@ class GenerationOptions:
     """Token ids; None for random prompts."""
     steps: int = DEFAULT_STEPS
     overwrite: bool = False
+    companions: Sequence[Path] = ()
+    """Files of the tokenizer, which are copied into the folder."""
 
 
 @dataclass(frozen=True)
@@ -209,6 +212,8 @@ def _deliver(
     files: tuple[str, ...] = ()
     if verdict in ("verified", "unproven"):
         write_configs(model, anatomy, made)
+        for path in job.options.companions:
+            shutil.copyfile(path, made / path.name)
         files = tuple(sorted([*(path.name for path in made.iterdir()), RECORD]))
         record = record.model_copy(update={"files": {path.name: hash_file(path) for path in sorted(made.iterdir())}})
         write_record(made / RECORD, record)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from case import Case
+from case import Case, stirred
 from check import call
 from draw import draw
 from tiny import WORDS, tinies
@@ -59,15 +59,6 @@ def find(name: str) -> Case:
     raise first or LookupError(f"its first input is {kind.main_input_name}, which the corpus does not know how to draw")
 
 
-def _stirred(model: nn.Module) -> nn.Module:
-    """Weights that start all alike are drawn: gates at zero hide what lies behind them, and routers at zero tie."""
-    with torch.no_grad():
-        for weight in model.parameters():
-            if weight.is_floating_point() and weight.numel() > 1 and bool((weight == weight.flatten()[0]).all()):
-                weight += 0.1 * torch.randn_like(weight)
-    return model
-
-
 def _try(case: Case) -> None:
     model = case.build()
     size = sum(p.numel() for p in model.parameters())
@@ -101,7 +92,7 @@ def _candidates(name: str, family: str, kind: Any, config_kind: type) -> Iterato
 
         def build(config: Any = config) -> nn.Module:
             torch.manual_seed(0)
-            return _stirred(kind(config).eval())
+            return stirred(kind(config).eval())
 
         for lines, bounds in _inputs(kind, config):
             yield Case(name, family, build, tuple(lines), bounds)

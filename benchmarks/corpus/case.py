@@ -42,3 +42,12 @@ def idiom(
         return kind
 
     return enter
+
+
+def stirred(model: nn.Module) -> nn.Module:
+    """Weights that start all alike are drawn: gates at zero hide what lies behind them, and routers at zero tie."""
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.is_floating_point() and weight.numel() > 1 and bool((weight == weight.flatten()[0]).all()):
+                weight += 0.1 * torch.randn_like(weight)
+    return model

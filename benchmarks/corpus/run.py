@@ -8,6 +8,7 @@ nothing else. `--write` sums the rows up into results.json, results.md and chart
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import random
 import re
@@ -26,16 +27,18 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 FAIRWAY = "Fairway"
 BARE = "dynamo, DYNAMIC"
 """The column whose time Fairway's is compared with."""
+CASES = "corpus"
+"""The module that has the cases: its `names` and `find`."""
 LEGAL = "legal"
 """The column that asks PyTorch alone; a case that fails there is skipped, with the reason in its row."""
 
 
-def work(name: str, column: str, folder: Path, timeout: float) -> dict[str, Any]:
+def work(cases: str, name: str, column: str, folder: Path, timeout: float) -> dict[str, Any]:
     """One case by one column, scored."""
     from check import legal, score
     from columns import CHOOSES, OLDER, STOCK, NotForIt, example_sizes
-    from corpus import find
 
+    find = importlib.import_module(cases).find
     row: dict[str, Any] = {"case": name, "column": column}
     if column == LEGAL:
         try:
@@ -75,11 +78,11 @@ def plain(note: str) -> str:
     return re.sub(r"(--extra-index-url )?https?://\S+", "…", note.replace(f"{HERE.parents[1]}/", ""))
 
 
-def apart(name: str, column: str, timeout: float) -> dict[str, Any]:
+def apart(cases: str, name: str, column: str, timeout: float) -> dict[str, Any]:
     from fairway.workers.attempt import Limits, Workers
 
     with tempfile.TemporaryDirectory() as folder, Workers(Limits(timeout)) as workers:
-        got = workers.run(lambda tell: work(name, column, Path(folder), timeout))
+        got = workers.run(lambda tell: work(cases, name, column, Path(folder), timeout))
     if got.status == "done":
         row: dict[str, Any] = got.value
         return row
@@ -89,20 +92,24 @@ def apart(name: str, column: str, timeout: float) -> dict[str, Any]:
     return {"case": name, "column": column, "outcome": outcome, "seconds": round(got.seconds, 2), "note": note}
 
 
-def case_rows(name: str, columns: Iterable[str], known: dict[tuple[str, str], str], timeout: float) -> Iterable[Any]:
+def case_rows(
+    cases: str, name: str, columns: Iterable[str], known: dict[tuple[str, str], str], timeout: float
+) -> Iterable[Any]:
     """The rows of one case that are not known yet; none besides the first where it is skipped."""
     for column in dict.fromkeys((LEGAL, *columns)):
         if (name, column) in known:
             outcome = known[name, column]
         else:
-            row = apart(name, column, timeout)
+            row = apart(cases, name, column, timeout)
             outcome = row["outcome"]
             yield row
         if outcome == "skipped":
             return
 
 
-def on_ray(names: list[str], columns: list[str], known: dict[tuple[str, str], str], timeout: float) -> Iterable[Any]:
+def on_ray(
+    cases: str, names: list[str], columns: list[str], known: dict[tuple[str, str], str], timeout: float
+) -> Iterable[Any]:
     """The cases as tasks of a Ray cluster, whose machines have this checkout and its packages."""
     import ray
 
@@ -113,7 +120,7 @@ def on_ray(names: list[str], columns: list[str], known: dict[tuple[str, str], st
         from warm import warm_up
 
         warm_up()
-        return list(case_rows(name, columns, known, timeout))
+        return list(case_rows(cases, name, columns, known, timeout))
 
     ray.init(ignore_reinit_error=True)
     waiting = [task.remote(name) for name in names]
@@ -122,12 +129,14 @@ def on_ray(names: list[str], columns: list[str], known: dict[tuple[str, str], st
         yield from ray.get(done[0])
 
 
-def here(names: list[str], columns: list[str], known: dict[tuple[str, str], str], timeout: float) -> Iterable[Any]:
+def here(
+    cases: str, names: list[str], columns: list[str], known: dict[tuple[str, str], str], timeout: float
+) -> Iterable[Any]:
     from warm import warm_up
 
     warm_up()
     for name in names:
-        yield from case_rows(name, columns, known, timeout)
+        yield from case_rows(cases, name, columns, known, timeout)
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -150,7 +159,8 @@ def drawn(count: int) -> list[str]:
     return random.Random(11).sample(legal, count)
 
 
-def main() -> None:
+def main(cases: str = CASES, home: Path = HERE) -> None:
+    """Run the cases of a module; their rows are in the folder `home`."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", nargs="*", default=["*"], help="names of cases, * and ? allowed")
     parser.add_argument("--columns", nargs="*", help="all of them, unless told")
@@ -166,7 +176,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.idle:
         args.only, args.columns, args.rows = drawn(args.idle), [BARE, FAIRWAY], HERE / IDLE
-    args.rows = args.rows or HERE / ("rows-older.jsonl" if args.older else "rows.jsonl")
+    args.rows = args.rows or home / ("rows-older.jsonl" if args.older else "rows.jsonl")
     if args.write:
         from table import write
 
@@ -179,13 +189,13 @@ def main() -> None:
         running = [subprocess.Popen([sys.executable, *sys.argv, "--jobs", "1", "--shard", s]) for s in shards]
         sys.exit(max(process.wait() for process in running))
     from columns import OLDER, STOCK
-    from corpus import names
 
+    names = importlib.import_module(cases).names
     chosen = [n for n in names() if any(fnmatch(n, pattern) for pattern in args.only)][part - 1 :: parts]
     known = {} if args.again else {(row["case"], row["column"]): row["outcome"] for row in read(args.rows)}
     rows = on_ray if args.on == "ray" else here
     columns = args.columns or ([*OLDER] if args.older else [*STOCK, FAIRWAY])
-    for row in rows(chosen, columns, known, args.timeout):
+    for row in rows(cases, chosen, columns, known, args.timeout):
         with args.rows.open("a") as file:
             file.write(json.dumps(row) + "\n")
         note = row.get("note", "")[:100]

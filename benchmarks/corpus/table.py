@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,12 @@ def write(rows: Sequence[Row], idle: Sequence[Row], folder: Path) -> None:
     asked = {row["case"]: row for row in rows if row["column"] == LEGAL}
     legal = {name for name, row in asked.items() if row["outcome"] == "legal"}
     scored = [row for row in rows if row["case"] in legal and row["outcome"] in OUTCOMES]
-    scored += _best(scored)
-    summed = {name: _sum_up([r for r in scored if group(r["case"]) == name]) for name in ("architectures", "idioms")}
+    scored += best_of_stock(scored)
+    summed = {name: sum_up([r for r in scored if group(r["case"]) == name]) for name in ("architectures", "idioms")}
     skipped = {name: row["note"] for name, row in sorted(asked.items()) if row["outcome"] == "skipped"}
     run = {row["case"] for row in scored if row["column"] == FAIRWAY}
     told = {name: [len([c for c in cases if group(c) == name]) for cases in (run, legal)] for name in summed}
-    goals = _goals(scored) | _pace(idle)
+    goals = find_goals(scored, group) | _pace(idle)
     found = {"run": told, "columns": summed, "goals": goals, "skipped": skipped, "cases": _by_case(scored)}
     (folder / "results.json").write_text(json.dumps(found, indent=1) + "\n")
     (folder / "results.md").write_text(_page(found))
@@ -42,7 +42,7 @@ def write(rows: Sequence[Row], idle: Sequence[Row], folder: Path) -> None:
     print(_page(found).partition("\n## Left")[0])
 
 
-def _best(rows: Sequence[Row]) -> list[Row]:
+def best_of_stock(rows: Sequence[Row]) -> list[Row]:
     """For each case the best outcome of torch's own columns, as one who tried them all by hand would have it."""
     stock: dict[str, list[Row]] = {}
     for row in rows:
@@ -55,7 +55,7 @@ def _best(rows: Sequence[Row]) -> list[Row]:
     return found
 
 
-def _sum_up(rows: Sequence[Row]) -> dict[str, Row]:
+def sum_up(rows: Sequence[Row]) -> dict[str, Row]:
     found = {}
     for column in dict.fromkeys(row["column"] for row in rows):
         mine = [row for row in rows if row["column"] == column]
@@ -69,11 +69,11 @@ def _sum_up(rows: Sequence[Row]) -> dict[str, Row]:
     return found
 
 
-def _goals(rows: Sequence[Row]) -> Row:
+def find_goals(rows: Sequence[Row], group: Callable[[str], str]) -> Row:
     """Fairway's part, by the checker that knows nothing of it."""
     ours = {row["case"]: row for row in rows if row["column"] == FAIRWAY}
     found: Row = {}
-    for name in ("architectures", "idioms"):
+    for name in sorted(set(map(group, ours))):
         mine = [row for row in ours.values() if group(row["case"]) == name and not row.get("impossible")]
         good = [row for row in mine if row.get("verdict") == "verified" and row["outcome"] == "right"]
         found[name] = {"right and verified": len(good), "of": len(mine)}

@@ -145,3 +145,47 @@ def test_a_loop_that_would_not_end_is_refused(monkeypatch):
     line = halve.__code__.co_firstlineno + 1
     with pytest.raises(RuntimeError, match="does not end"), DecidedBranches({(__file__, line): True}):
         halve(x)
+
+
+class LabelScores(nn.Module):
+    """Adds up the scores of the labels of real steps, as conditional random fields do."""
+
+    def check(self, mask: torch.Tensor) -> None:
+        first = mask[0].all()
+        if not first:
+            raise ValueError("the first step must be real")
+
+    def forward(self, scores: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        self.check(mask)
+        assert (labels >= 0).all()
+        rows = torch.arange(labels.shape[1])
+        total = scores[0, rows, labels[0]]
+        for step in range(1, labels.shape[0]):
+            total = torch.tanh(total) + scores[step, rows, labels[step]] * mask[step]
+        return total
+
+
+def test_checks_of_values_keep_the_side_of_legal_inputs(tmp_path) -> None:
+    lines = ["scores: float32[time, batch, 5]", "labels: int64[time, batch] < 5", "mask: bool[time, batch]"]
+
+    class Real(LabelScores):
+        def forward(self, scores: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            return super().forward(scores, labels, torch.cat([mask[:1] | True, mask[1:]]))
+
+    result = fairway.export(
+        Real(), lines, tmp_path / "a.onnx", bounds={"time": (2, 6), "batch": (1, 3)}, routes=("export-dynamic",)
+    )
+    assert (result.verdict, result.remedies) == ("verified", ("loop_unrolled", "shortcut_branch"))
+
+
+def test_a_check_is_not_tried_both_ways() -> None:
+    class Checked(Padded):
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            assert (ids >= 0).all()
+            if (ids < 0).any():
+                raise ValueError("negative")
+            return super().forward(ids)
+
+    match = REMEDY.detect(failed(make_case(Checked(), make(3))))
+    assert isinstance(match, Match)
+    assert [tuple(decision.answers.values()) for decision in match.data] == [(True, False, True), (True, False, False)]

@@ -4,6 +4,9 @@ torch.export cannot capture a decision on a value, and a trace keeps the example
 because the longer side has no effect on inputs that do not need it, one side is captured. To find it, the model is run
 with each side: it must agree with the unchanged model over the corners of its domain.
 
+A check of the inputs, `assert mask.any()` or `if mask.any(): raise`, keeps the side that legal inputs take: the other
+one gives no outputs.
+
 A size that depends on values, as of `mask.nonzero()`, counts as large if `forward` asks whether it is zero, as in
 `if rows.numel() == 0: return x`. The other side does nothing either when there are no rows.
 
@@ -26,6 +29,7 @@ from torch.overrides import TorchFunctionMode
 
 from fairway.convert.remedies.constants import Constants
 from fairway.convert.remedies.contract import Applied, Case, Match, Refusal, Remedy
+from fairway.convert.rewrite.input_checks import is_input_check
 from fairway.diagnostics import Code, Where
 from fairway.torch_internals import Untyped, replace_internal
 
@@ -51,6 +55,7 @@ class DecidedBranches(TorchFunctionMode):
         self._answers = answers or {}
         self._given: Counter[Site] = Counter()
         self.met: dict[Site, str] = {}
+        self.seen: dict[Site, set[bool]] = {}
 
     def __torch_function__(
         self, func: Untyped, types: Untyped, args: Sequence[Untyped] = (), kwargs: Untyped = None
@@ -64,7 +69,9 @@ class DecidedBranches(TorchFunctionMode):
         site = (frame.f_code.co_filename, frame.f_lineno)
         self.met.setdefault(site, frame.f_code.co_qualname)
         if site not in self._answers:
-            return func(*args)
+            answer = func(*args)
+            self.seen.setdefault(site, set()).add(answer)
+            return answer
         self._given[site] += 1
         if self._given[site] > MAX_ANSWERS_PER_LINE:
             raise RuntimeError(f"{Path(site[0]).name}:{site[1]}: this loop does not end if its condition never changes")
@@ -116,12 +123,15 @@ def detect(case: Case) -> Match | Refusal:
         return Refusal("strict capture reads a mode's own code as part of the model")
     with DecidedBranches() as run, Constants(case.model).follow_calls(), torch.no_grad():
         case.model(*case.args, **case.kwargs)
-    unseen = [site for site in run.met if case.both_ways is not None and site not in case.both_ways]
+    checks = {site: answers.pop() for site, answers in run.seen.items() if len(answers) == 1 and is_input_check(*site)}
+    branches = [site for site in run.met if site not in checks]
+    unseen = [site for site in branches if case.both_ways is not None and site not in case.both_ways]
     if unseen:
         file, line = unseen[0]
         place = Where(file=file, line=line, function=run.met[unseen[0]])
         return Refusal("no sample takes both sides of this branch, so one side cannot replace both", (place,))
-    decisions = tuple(BranchDecision(dict(zip(run.met, answers, strict=True))) for answers in _combine(len(run.met)))
+    combinations = _combine(len(branches))
+    decisions = tuple(BranchDecision(checks | dict(zip(branches, answers, strict=True))) for answers in combinations)
     places = tuple(Where(file=file, line=line, function=name) for (file, line), name in run.met.items())
     return Match("branches on values always take one side, which gives the same", places, decisions)
 
@@ -137,7 +147,7 @@ def _combine(count: int) -> list[tuple[bool, ...]]:
 
 @contextmanager
 def apply(case: Case, match: Match) -> Applied:
-    case.decided += list(match.data[0].answers)
+    case.decided += [site for site in match.data[0].answers if not is_input_check(*site)]
     with match.data[0].install():
         yield
 

@@ -41,6 +41,7 @@ from fairway.convert.rewrite.flow import (
     is_module_choice,
     union,
 )
+from fairway.convert.rewrite.input_checks import only_refuses
 from fairway.convert.rewrite.lists import read_counting_list
 from fairway.convert.rewrite.scalars import RuntimeValue
 from fairway.diagnostics import Where
@@ -335,7 +336,7 @@ class _BodyReader(ast.NodeVisitor):
         # Inside a suspect loop a branch on a plain number does not count: it goes away with the loop.
         if "tensor" in flags or ("value" in flags and not self.in_loop):
             self.reader.report("branch", node, self.source, f"`if {ast.unparse(test)}` asks for a tensor's value")
-        elif "size" in flags and not self.in_loop and not _only_refuses(node):
+        elif "size" in flags and not self.in_loop and not only_refuses(node):
             self.reader.report("branch", node, self.source, f"`if {ast.unparse(test)}` asks for a size that may vary")
 
     def _loop_body(self, loop: ast.For | ast.While, suspect: bool) -> None:
@@ -389,8 +390,3 @@ class _BodyReader(ast.NodeVisitor):
         self.flow.names, self.returned = hidden, returned
         self.active.discard(id(node))
         return flags
-
-
-def _only_refuses(node: ast.If | ast.IfExp) -> bool:
-    """Return whether this is a check of the inputs, whose other side legal inputs never take."""
-    return isinstance(node, ast.If) and not node.orelse and all(isinstance(s, ast.Raise | ast.Pass) for s in node.body)

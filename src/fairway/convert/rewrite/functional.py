@@ -31,6 +31,7 @@ from fairway.convert.rewrite.expressions import (
     make_thunk,
     store_names,
 )
+from fairway.convert.rewrite.input_checks import only_refuses
 from fairway.convert.rewrite.loop_checks import Refused, check_filled_by_one_loop, check_in_place, check_lists
 from fairway.convert.rewrite.loop_exits import (
     find_lists_by_value,
@@ -110,6 +111,8 @@ class FunctionalRewriter:
         return [define, ast.Return(call)]
 
     def _statement(self, node: ast.stmt, before: set[str]) -> list[ast.stmt]:
+        if isinstance(node, ast.Assert) or only_refuses(node):
+            return [ast.Pass()]  # checks hold for legal inputs, and a graph cannot raise
         if isinstance(node, ast.FunctionDef):
             self._rewrite_nested_function(node)
             return [node]
@@ -143,8 +146,8 @@ class FunctionalRewriter:
                 "step and mask the rest with torch.where",
                 node.lineno,
             )
-        if isinstance(node, (ast.Assert, ast.Raise, ast.Pass)):
-            return [ast.Pass()]  # checks hold for legal inputs, and a graph cannot raise
+        if isinstance(node, (ast.Raise, ast.Pass)):
+            return [ast.Pass()]
         if isinstance(node, ast.If):
             return self._rewrite_if(node, before)
         if isinstance(node, ast.AugAssign):

@@ -100,6 +100,11 @@ def _take(held: torch.Tensor, dim: int, index: torch.Tensor) -> torch.Tensor:
 def _take_all(held: torch.Tensor, parts: list[RuntimeValue]) -> torch.Tensor:
     if any(isinstance(part, FixedLengthSlice) or part is None for part in parts):
         raise Unrewritable("a subscript has both an index tensor and a slice that moves")
+    numbers = [isinstance(part, torch.Tensor) and part.dim() == 0 for part in parts]
+    if any(numbers) and all(isinstance(part, torch.Tensor) or part == slice(None) for part in parts):
+        # Python's subscripts read a tensor without dims as a number, which a capture cannot know.
+        indices = [part if isinstance(part, torch.Tensor) else None for part in parts]
+        return torch.ops.aten.index.Tensor(held, indices)  # type: ignore[no-any-return]
     return held[tuple(parts)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from harness import EXPORT, STRICT, TRACE, applied, assert_parity, export, make_case
+from harness import EXPORT, STRICT, TRACE, applied, assert_parity, export, make_case, run
 from torch import nn
 
 from fairway.convert.ladder.route import Route
@@ -58,6 +58,27 @@ def test_parity_holds_with_it(kind: type[nn.Module], route: Route) -> None:
     exported = export(case, DIMS, REMEDY)
     assert case.used == {REMEDY.name}
     assert_parity(exported, kind(), make(2, 5), make(1, 3), make(3, 9), atol=1e-5)
+
+
+class Spectra(nn.Module):
+    """Transforms of lengths that are not powers of two."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        z = torch.fft.rfft(x)
+        short = torch.stft(x, 100, 50, window=torch.hann_window(100, dtype=x.dtype), center=False, return_complex=True)
+        return torch.view_as_real(z), torch.fft.irfft(z, n=x.shape[1]), torch.view_as_real(short)
+
+
+def test_transforms_are_as_exact_as_in_pytorch() -> None:
+    def draw(length: int) -> tuple[torch.Tensor]:
+        return (torch.randn(2, length, generator=torch.Generator().manual_seed(length)),)
+
+    exported = export(make_case(Spectra(), draw(300)), [{1: "time"}], REMEDY)
+    for length in (300, 330):
+        (x,) = draw(length)
+        truths = Spectra()(x.double())
+        for ours, own, truth in zip(run(exported, (x,)), Spectra()(x), truths, strict=True):
+            assert abs(ours - truth.numpy()).max() <= 2 * (own - truth).abs().max()
 
 
 def test_it_is_not_told_of_where_nothing_is_complex() -> None:

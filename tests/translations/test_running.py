@@ -15,6 +15,11 @@ def rows(batch: int, length: int) -> tuple[torch.Tensor]:
 
 
 FUNCTIONS = {
+    "cumsum": lambda x: torch.cumsum(x, -1),
+    "cumsum over small and large": lambda x: torch.cumsum(torch.cat([x + 2**24, x * 0.3], 1), 1) / 2**24,
+    "cumsum as double": lambda x: torch.cumsum(x, 0, dtype=torch.float64),
+    "cumsum of whole numbers as float": lambda x: torch.cumsum(x.long(), 0, dtype=torch.float32),
+    "cumsum of one number": lambda x: torch.cumsum(torch.full((), 3.0), 0),
     "cumprod": lambda x: torch.cumprod(x, -1),
     "cumprod of the first dim": lambda x: torch.cumprod(x, 0),
     "cumprod of whole numbers": lambda x: torch.cumprod(x.int(), 1),

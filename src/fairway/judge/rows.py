@@ -231,6 +231,10 @@ class _Comparison:
             is_learnt = yardstick is not None or flavor == "normal" or output.parts[0].dtype.kind != "f"
             if not numbers or not is_learnt:
                 continue  # PyTorch's own error at these values is not known
+            for number in numbers:  # a row padded to the longest one has another shape alone
+                shapes = [list(side[number].shape) for side in (others, output.parts)]
+                if shapes[0] != shapes[1]:
+                    return f"{output.name}: {shapes[0]} {how}, {shapes[1]} in a batch of {output.batch.size}"
             first, second = (np.concatenate([side[n] for n in numbers], output.axis) for side in (output.parts, others))
             difference = find_difference(output.name, first, second, yardstick)
             if difference is None:

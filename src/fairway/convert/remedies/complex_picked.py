@@ -18,6 +18,7 @@ import torch
 from torch.fx import Graph, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from fairway.convert.remedies.complex.complex_fourier import narrow_parts
 from fairway.convert.remedies.complex.complex_parts import Parts, RuleValue, join_parts, take_parts
 from fairway.convert.remedies.complex.complex_rules import RULES
 from fairway.convert.remedies.contract import Applied, Case, Match, Refusal, Remedy
@@ -66,6 +67,8 @@ def rewrite_on_parts(program: torch.export.ExportedProgram) -> torch.export.Expo
             if _touches_complex(node):
                 with graph.inserting_before(node):
                     changed |= _rewrite(graph, node, parts)
+            if node.target in _LEFT_WHOLE:
+                changed |= _compute_wide(graph, node, parts)
     if changed:
         _rename_outputs(program)
         graph.eliminate_dead_code()
@@ -145,6 +148,25 @@ def _rewrite(graph: Graph, node: Node, parts: dict[Node, RuleValue]) -> bool:
             places[inner].meta.update(about)
     made = tree_unflatten(list(flat) if isinstance(flat, list | tuple) else [flat], results)
     return _replace(graph, node, made, parts)
+
+
+def _compute_wide(graph: Graph, node: Node, parts: dict[Node, RuleValue]) -> bool:
+    """Let a transform that is left whole be computed in float64, as the others are."""
+    narrow = [item for item in node.all_input_nodes if item.meta["val"].dtype == torch.float32]
+    if not _is_complex(node) or not narrow:
+        return False
+    with graph.inserting_before(node):
+        for item in narrow:
+            copied = graph.call_function(_ATEN._to_copy.default, (item,), {"dtype": torch.float64})
+            copied.meta = {**item.meta, "val": item.meta["val"].double()}
+            node.replace_input_with(item, copied)
+    node.meta["val"] = node.meta["val"].to(torch.complex128)
+    traced, _ = _trace(lambda value: narrow_parts(take_parts(value), torch.float32), [node.meta["val"]])
+    source = next(n for n in traced.nodes if n.op == "placeholder")
+    with graph.inserting_before(node.next):
+        made: RuleValue = graph.graph_copy(traced, {source: node})
+    parts[node] = Parts(*made)
+    return True
 
 
 def _replace_nodes(value: RuleValue, here: dict[Node, RuleValue]) -> RuleValue:

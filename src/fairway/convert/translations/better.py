@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from fairway import torch_internals
-from fairway.convert.translations.builders import KIND, GraphValue, is_float
+from fairway.convert.translations.builders import KIND, GraphValue, is_float, is_none
 from fairway.torch_internals import OpOverload, Untyped, import_torchlib
 
 Arguments = Mapping[str, Any]
@@ -41,6 +41,10 @@ DEFECTS: dict[OpOverload, Defect] = {
     _ATEN.logcumsumexp.default: Defect("elements far below the row's largest come out as minus infinity"),
     _ATEN.scatter_reduce.two: Defect(
         "a mean overwrites instead of averaging", lambda arguments: arguments["reduce"] == "mean"
+    ),
+    _ATEN.cumsum.default: Defect(
+        "floats are added up in float32, and in float64 by PyTorch",
+        lambda arguments: _makes_narrow_float(arguments["self"], arguments.get("dtype")),
     ),
     _ATEN.cross_entropy_loss.default: Defect(
         "label_smoothing is left out, and class probabilities are read as classes",
@@ -75,6 +79,11 @@ DEFECTS: dict[OpOverload, Defect] = {
     _ATEN.fake_quantize_per_channel_affine.default: Defect(_BYTES),
 }
 """Operators that torch translates. Our translation is used for the calls with the defect."""
+
+
+def _makes_narrow_float(value: GraphValue, dtype: int | None) -> bool:
+    kind = value.dtype if is_none(dtype) else KIND(dtype)
+    return bool(kind.is_floating_point()) and kind != KIND.DOUBLE
 
 
 def choose_translation(

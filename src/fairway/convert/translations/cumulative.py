@@ -1,4 +1,7 @@
-"""Cumulative products, extremes and log-sums along a dim, one ONNX Scan each.
+"""Cumulative sums, and cumulative products, extremes and log-sums along a dim, one ONNX Scan each.
+
+PyTorch adds a cumulative sum up in float64 and rounds each result once. So does the translation.
+
 
 A Scan takes one step per element, so memory grows linearly with the input and the length stays dynamic. torch has no
 translation of cumprod, cummax and cummin. Its logcumsumexp first subtracts the largest element of the row, so that
@@ -76,6 +79,14 @@ def _largest(first: Any, start: Any, rows: Any, counts: Any) -> tuple[Any, Any]:
     return values, places
 
 
+def cumsum(self: GraphValue, dim: int, dtype: int = -1) -> GraphValue:
+    kind = self.dtype if is_none(dtype) else KIND(dtype)
+    if not self.shape:
+        return cast(self, kind) if self.dtype != kind else op.Identity(self)
+    rounded = cast(self, kind)  # the dtype is applied to the terms first
+    return set_like(op.Cast(op.CumSum(cast(rounded, KIND.DOUBLE), op.Constant(value_int=dim)), to=kind), self, kind)
+
+
 def cumprod(self: GraphValue, dim: int, dtype: int = -1) -> GraphValue:
     self = widen(self) if is_none(dtype) else cast(self, KIND(dtype))
     return _scan_along(_products, self, dim, 1)
@@ -123,6 +134,7 @@ def _pad_front(value: GraphValue, dim: int, first: float) -> tuple[GraphValue, G
 
 
 TABLE: Table = {
+    torch.ops.aten.cumsum.default: cumsum,
     torch.ops.aten.cumprod.default: cumprod,
     torch.ops.aten.cummax.default: cummax,
     torch.ops.aten.cummin.default: cummin,

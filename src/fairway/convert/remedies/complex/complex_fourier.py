@@ -20,11 +20,25 @@ _ATEN = torch.ops.aten
 
 
 def transform_real(x: torch.Tensor, dim: list[int], normalization: int, onesided: bool) -> Parts:
-    return take_parts(aten_fft_r2c(x, dim, normalization, onesided))
+    return narrow_parts(take_parts(aten_fft_r2c(_widen(x), dim, normalization, onesided)), x.dtype)
 
 
 def transform_complex(value: Parts, dim: list[int], normalization: int, forward: bool) -> Parts:
-    return take_parts(aten_fft_c2c(join_parts(value), dim, normalization, forward))
+    wide = join_parts(Parts(*map(_widen, value)))
+    return narrow_parts(take_parts(aten_fft_c2c(wide, dim, normalization, forward)), value.real.dtype)
+
+
+def _widen(part: torch.Tensor) -> torch.Tensor:
+    """Return float32 as float64, in which transforms are computed.
+
+    For 400 samples ONNX Runtime (1.31) is 200 times as far from the truth in float32 as PyTorch is, and for 16,000 it
+    is off by a thousandth: it multiplies by chirps whose angles are rounded. Float64 takes at most 1.4 times as long.
+    """
+    return part.double() if part.dtype == torch.float32 else part
+
+
+def narrow_parts(parts: Parts, dtype: torch.dtype) -> Parts:
+    return parts if parts.real.dtype == dtype else Parts(parts.real.to(dtype), parts.imag.to(dtype))
 
 
 def invert_to_real(value: Parts, dim: list[int], normalization: int, last_dim_size: RuleValue) -> torch.Tensor:

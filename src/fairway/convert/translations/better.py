@@ -82,7 +82,7 @@ DEFECTS: dict[OpOverload, Defect] = {
 
 
 def _makes_narrow_float(value: GraphValue, dtype: int | None) -> bool:
-    kind = value.dtype if is_none(dtype) else KIND(dtype)
+    kind = value.dtype if dtype is None or is_none(dtype) else KIND(dtype)
     return bool(kind.is_floating_point()) and kind != KIND.DOUBLE
 
 

@@ -11,16 +11,15 @@ Refuses under the TorchScript exporter, which has no complex numbers at all.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 
 import torch
 from torch.fx import Graph, Node
-from torch.fx.experimental.proxy_tensor import make_fx
 
-from fairway.convert.remedies.complex.complex_fourier import narrow_parts
 from fairway.convert.remedies.complex.complex_parts import Parts, RuleValue, join_parts, take_parts
 from fairway.convert.remedies.complex.complex_rules import RULES
+from fairway.convert.remedies.complex.traced_rules import compute_wide, is_complex_node, trace_rule
 from fairway.convert.remedies.contract import Applied, Case, Match, Refusal, Remedy
 from fairway.diagnostics import Code
 from fairway.torch_internals import (
@@ -28,7 +27,6 @@ from fairway.torch_internals import (
     detect_fake_mode,
     enable_python_dispatcher,
     read_schema,
-    tree_flatten,
     tree_unflatten,
 )
 
@@ -41,17 +39,13 @@ MAX_DECOMPOSITIONS = 8
 
 
 def has_complex(program: torch.export.ExportedProgram) -> bool:
-    return any(_is_complex(node) for node in program.graph.nodes)
-
-
-def _is_complex(node: Node) -> bool:
-    values = node.meta.get("val")
-    items = values if isinstance(values, list | tuple) else (values,)
-    return any(isinstance(item, torch.Tensor) and item.is_complex() for item in items)
+    return any(is_complex_node(node) for node in program.graph.nodes)
 
 
 def _touches_complex(node: Node) -> bool:
-    return node.op == "call_function" and (_is_complex(node) or any(_is_complex(n) for n in node.all_input_nodes))
+    return node.op == "call_function" and (
+        is_complex_node(node) or any(is_complex_node(n) for n in node.all_input_nodes)
+    )
 
 
 def rewrite_on_parts(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -67,8 +61,8 @@ def rewrite_on_parts(program: torch.export.ExportedProgram) -> torch.export.Expo
             if _touches_complex(node):
                 with graph.inserting_before(node):
                     changed |= _rewrite(graph, node, parts)
-            if node.target in _LEFT_WHOLE:
-                changed |= _compute_wide(graph, node, parts)
+            if node.target in _LEFT_WHOLE and compute_wide(graph, node, parts):
+                changed = True
     if changed:
         _rename_outputs(program)
         graph.eliminate_dead_code()
@@ -93,7 +87,7 @@ def _writes_in_place(program: torch.export.ExportedProgram) -> bool:
     """Tell whether something is written into a complex tensor, or into what comes from one and may be a view."""
     derived: set[Node] = set()
     for node in program.graph.nodes:
-        if _is_complex(node) or not derived.isdisjoint(node.all_input_nodes):
+        if is_complex_node(node) or not derived.isdisjoint(node.all_input_nodes):
             derived.add(node)
             if isinstance(node.target, OpOverload) and read_schema(node.target).is_mutable:
                 return True
@@ -128,16 +122,16 @@ def _rewrite(graph: Graph, node: Node, parts: dict[Node, RuleValue]) -> bool:
     inputs = node.all_input_nodes
     needed: list[Node] = []
     for item in inputs:
-        needed += [*_get_parts(graph, item, parts)] if _is_complex(item) else [item]
+        needed += [*_get_parts(graph, item, parts)] if is_complex_node(item) else [item]
 
     def compute(*values: RuleValue) -> RuleValue:
         given = iter(values)
-        here = {item: Parts(next(given), next(given)) if _is_complex(item) else next(given) for item in inputs}
+        here = {item: Parts(next(given), next(given)) if is_complex_node(item) else next(given) for item in inputs}
         args, kwargs = _replace_nodes(node.args, here), _replace_nodes(node.kwargs, here)
         return rule(*args, **kwargs)
 
     try:
-        traced, results = _trace(compute, [item.meta["val"] for item in needed])
+        traced, results = trace_rule(compute, [item.meta["val"] for item in needed])
     except NotImplementedError:
         return False
     places: dict[Node, RuleValue] = dict(zip((n for n in traced.nodes if n.op == "placeholder"), needed, strict=True))
@@ -150,25 +144,6 @@ def _rewrite(graph: Graph, node: Node, parts: dict[Node, RuleValue]) -> bool:
     return _replace(graph, node, made, parts)
 
 
-def _compute_wide(graph: Graph, node: Node, parts: dict[Node, RuleValue]) -> bool:
-    """Let a transform that is left whole be computed in float64, as the others are."""
-    narrow = [item for item in node.all_input_nodes if item.meta["val"].dtype == torch.float32]
-    if not _is_complex(node) or not narrow:
-        return False
-    with graph.inserting_before(node):
-        for item in narrow:
-            copied = graph.call_function(_ATEN._to_copy.default, (item,), {"dtype": torch.float64})
-            copied.meta = {**item.meta, "val": item.meta["val"].double()}
-            node.replace_input_with(item, copied)
-    node.meta["val"] = node.meta["val"].to(torch.complex128)
-    traced, _ = _trace(lambda value: narrow_parts(take_parts(value), torch.float32), [node.meta["val"]])
-    source = next(n for n in traced.nodes if n.op == "placeholder")
-    with graph.inserting_before(node.next):
-        made: RuleValue = graph.graph_copy(traced, {source: node})
-    parts[node] = Parts(*made)
-    return True
-
-
 def _replace_nodes(value: RuleValue, here: dict[Node, RuleValue]) -> RuleValue:
     if isinstance(value, Node):
         return here[value]
@@ -179,26 +154,10 @@ def _replace_nodes(value: RuleValue, here: dict[Node, RuleValue]) -> RuleValue:
     return value
 
 
-def _trace(compute: Callable[..., RuleValue], values: Sequence[RuleValue]) -> tuple[Graph, RuleValue]:
-    """Return what the rule computes as a graph, and the structure of what it returns."""
-    structure: list[RuleValue] = []
-
-    def flat(*given: RuleValue) -> list[RuleValue]:
-        result = compute(*given)
-        if result is NotImplemented:
-            raise NotImplementedError
-        leaves, spec = tree_flatten(result)
-        structure.append(spec)
-        return leaves
-
-    with torch.no_grad():
-        return make_fx(flat)(*values).graph, structure[-1]
-
-
 def _get_parts(graph: Graph, node: Node, parts: dict[Node, RuleValue]) -> RuleValue:
     """Return the nodes of a complex node's parts; those of an input or of an operator left whole are made here."""
     if node not in parts:
-        traced, _ = _trace(lambda value: take_parts(value), [node.meta["val"]])
+        traced, _ = trace_rule(lambda value: take_parts(value), [node.meta["val"]])
         source = next(n for n in traced.nodes if n.op == "placeholder")
         with graph.inserting_before(_find_next_operator(node)):
             made: RuleValue = graph.graph_copy(traced, {source: node})
@@ -223,7 +182,7 @@ def _replace(graph: Graph, node: Node, made: RuleValue, parts: dict[Node, RuleVa
         return True
     users = [user for user in node.users if _find_rule(user) is None]
     if users:
-        traced, _ = _trace(lambda *pair: join_parts(Parts(*pair)), [item.meta["val"] for item in made])
+        traced, _ = trace_rule(lambda *pair: join_parts(Parts(*pair)), [item.meta["val"] for item in made])
         places: dict[Node, RuleValue] = dict(zip((n for n in traced.nodes if n.op == "placeholder"), made, strict=True))
         joined: RuleValue = graph.graph_copy(traced, places)
         joined = joined[0] if isinstance(joined, list | tuple) else joined

@@ -42,9 +42,10 @@ def compute_wide(graph: Graph, node: Node, parts: dict[Node, RuleValue]) -> bool
         return False
     with graph.inserting_before(node):
         for item in narrow:
-            copied = graph.call_function(torch.ops.aten._to_copy.default, (item,), {"dtype": torch.float64})
-            copied.meta = {**item.meta, "val": item.meta["val"].double()}
-            node.replace_input_with(item, copied)
+            widened, _ = trace_rule(lambda value: value.double(), [item.meta["val"]])
+            source = next(n for n in widened.nodes if n.op == "placeholder")
+            copied: RuleValue = graph.graph_copy(widened, {source: item})
+            node.replace_input_with(item, copied[0])
     node.meta["val"] = node.meta["val"].to(torch.complex128)
     traced, _ = trace_rule(lambda value: narrow_parts(take_parts(value), torch.float32), [node.meta["val"]])
     source = next(n for n in traced.nodes if n.op == "placeholder")

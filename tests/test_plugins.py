@@ -108,8 +108,16 @@ def test_a_remedy_stands_after_fairways_own_of_its_stage(install: Install) -> No
         ("thing = 3", "fairway.remedies", "cannot be used: expected a Remedy, got 3"),
         ("thing = make('x', stage='magic')", "fairway.remedies", "cannot be used: expected one of the stages source, "),
         ("thing = make('mul_scalar')", "fairway.remedies", "cannot be used: there is a remedy mul_scalar already"),
-        ("thing = [3]", "fairway.translations", "cannot be used: translations is of type list, not a mapping"),
-        ("thing = {'aten.relu': print}", "fairway.translations", "cannot be used: 'aten.relu' is not an operator"),
+        (
+            "thing = [3]",
+            "fairway.translations",
+            "cannot be used: translations: expected a mapping of operators to functions, got list",
+        ),
+        (
+            "thing = {'aten.relu': print}",
+            "fairway.translations",
+            "cannot be used: translations: expected an operator such as torch.ops.aten.add.Tensor, got 'aten.relu'",
+        ),
         ("thing = 3", "fairway.knowledge", "cannot be used: BadEntryError: expected a package or a path, got 3"),
         ("thing = '/nowhere'", "fairway.knowledge", "cannot be used: FileNotFoundError: "),
     ],

@@ -97,9 +97,12 @@ def test_a_recipe_takes_them_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ([], "translations is of type list, not a mapping"),
-        ({"aten.relu": print}, "'aten.relu' is not an operator"),
-        ({torch.relu: print}, "<built-in method relu"),
+        ([], "translations: expected a mapping of operators to functions, got list"),
+        ({"aten.relu": print}, "translations: expected an operator such as torch.ops.aten.add.Tensor, got 'aten.relu'"),
+        (
+            {torch.relu: print},
+            "translations: expected an operator such as torch.ops.aten.add.Tensor, got <built-in method relu",
+        ),
         (
             {torch.ops.aten.relu: print},
             "torch.ops.aten.relu has several forms; name one: torch.ops.aten.relu.default, torch.ops.aten.relu.out",

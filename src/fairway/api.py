@@ -228,7 +228,7 @@ def reduce(
     from fairway.debug.reduce.trial_export import EXPORTERS
 
     if exporter is not None and exporter not in EXPORTERS:
-        raise complain(Code.UNKNOWN_OPTION, f"exporter {exporter!r}; the exporters are {', '.join(EXPORTERS)}")
+        raise complain(Code.UNKNOWN_OPTION, f"exporter: expected one of {', '.join(EXPORTERS)}, got {exporter!r:.80}")
     subject = build_subject(model, inputs, dims=dims, bounds=bounds, multiples=multiples, example=example)
     preload_modules()
     with open_progress(progress) as on_event:

@@ -46,7 +46,7 @@ class TorchInternal:
 
 
 def _entries(without: str, *, versions: str = SUPPORTED, upstream: str = "", **places: str) -> Iterator[TorchInternal]:
-    """Make the entries of names that are needed for one reason: `name="module:path"`."""
+    """Make the table entries of names with the same consequences. Keyword arguments are `name="module:path"`."""
     return (TorchInternal(name, where, without, versions, upstream) for name, where in places.items())
 
 
@@ -431,7 +431,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Untyped:
-        """Resolve a name of the table when it is first asked for."""
+        """Resolve a name of the table when it is first used."""
         if name not in BY_NAME:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = globals()[name] = read_internal(name)
@@ -473,7 +473,7 @@ def _find_owner(entry: TorchInternal) -> Untyped:
 
 @contextmanager
 def replace_internal(name: str, replacement: object) -> Iterator[None]:
-    """Put something else in the place of a name of the table while the block runs."""
+    """Replace the object behind a name of the table while the block runs."""
     entry = BY_NAME[name]
     with patch_attribute(_find_owner(entry), entry.path[-1], replacement):
         yield

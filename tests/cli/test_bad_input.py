@@ -218,7 +218,7 @@ def test_a_recipe_without_a_model_is_refused(fairway: Fairway, folder: Path) -> 
         3,
         """
         FW103 error: The recipe does not identify a model
-          seen      empty.py holds no recipe
+          seen      empty.py contains no recipe
           why       The name must be a fairway.Recipe, an nn.Module, a Module class, or a function that returns one.
           do        1. Name one of the candidates listed: RECIPE.py:name.
         """,
@@ -244,7 +244,7 @@ def test_an_unknown_name_is_answered_with_the_names_in_the_recipe(fairway: Fairw
 @pytest.mark.parametrize(
     ("line", "seen"),
     [
-        ("thing = 42", "recipe.py:thing is of type int"),
+        ("thing = 42", "recipe.py:thing: expected a model, or a function that returns one, got int"),
         ("def thing(): return 42", "recipe.py:thing returned 42, which is not a model"),
     ],
 )
@@ -611,7 +611,7 @@ def test_an_unknown_input_is_answered_with_those_that_forward_takes(fairway: Fai
         2,
         """
         FW002 error: The declared inputs are not those that forward takes
-          seen      'z'; forward takes: x
+          seen      forward has no input 'z'; it takes: x
           why       Inputs are matched to the parameters of `forward` by name.
           do        1. Use one of the names listed.
         """,
@@ -723,8 +723,8 @@ def test_examples_that_disagree_on_a_dim_are_refused(fairway: Fairway, folder: P
 @pytest.mark.parametrize(
     ("dims", "seen"),
     [
-        (("--dim", "batch=9..3"), "dim batch: 9..3 holds no size"),
-        (("--dim", "batch=1..7%8"), "dim batch: 1..7 in multiples of 8 holds no size"),
+        (("--dim", "batch=9..3"), "dim batch: 9..3 contains no size"),
+        (("--dim", "batch=1..7%8"), "dim batch: 1..7 in multiples of 8 contains no size"),
         (("--dim", "batch=-2..7"), "dim batch: -2..7; a bound is at least 0, a multiple at least 1"),
     ],
 )
@@ -754,7 +754,7 @@ def test_a_size_that_falls_below_zero_within_the_bounds_is_refused(fairway: Fair
         2,
         """
         FW004 error: A dim's range contains no size
-          seen      x axis 0: time-5 is not a size at time=1
+          seen      x axis 0: time-5 gives no valid size at time=1
           why       A range needs at least one size: low ≤ high, no negative bound, and a multiple between them.
           do        1. Give bounds for which the size is at least 0: --dim name=low..high.
         """,
@@ -851,7 +851,7 @@ def test_a_model_with_no_outputs_is_refused(fairway: Fairway, folder: Path, valu
           domain    batch 1..16
 
         FW208 error: forward returns no tensors
-          seen      forward returned {shown}
+          seen      expected a tensor from forward, got {shown}
           why       An ONNX file needs at least one output.
           do        1. Return a tensor from forward.
         """,
@@ -863,7 +863,7 @@ def test_a_model_with_no_outputs_is_refused(fairway: Fairway, folder: Path, valu
     ("value", "seen"),
     [
         ("'hello'", "the output is of type str: 'hello'"),
-        ("self.fc(x), {'count': len(x)}", "output 1.count is of type int: 2; it is not always the same"),
+        ("self.fc(x), {'count': len(x)}", "output 1.count is of type int: 2; its value differs between two examples"),
         ("{'word': 'hello', 'count': 3}", "output word is of type str: 'hello'"),
     ],
 )
@@ -898,7 +898,7 @@ def test_a_model_with_no_inputs_is_refused(fairway: Fairway, folder: Path, input
         """
         FW010 error: No inputs are declared
           seen      recipe.py declares no inputs
-          why       Without inputs there is nothing to vary and nothing to compare.
+          why       A file is tested by running it on inputs, so at least one must be declared.
           do        1. Declare each input: --input 'x: float32[batch, 3]', or `inputs=` in the recipe.
         """,
         "recipe.py",
@@ -913,8 +913,8 @@ def test_inputs_without_a_tensor_among_them_are_refused(fairway: Fairway, folder
         2,
         """
         FW010 error: No inputs are declared
-          seen      the model is given no input tensor
-          why       Without inputs there is nothing to vary and nothing to compare.
+          seen      expected at least one input tensor, got none
+          why       A file is tested by running it on inputs, so at least one must be declared.
           do        1. Declare each input: --input 'x: float32[batch, 3]', or `inputs=` in the recipe.
         """,
         "recipe.py",
@@ -929,7 +929,7 @@ def test_numpy_inputs_are_refused_with_the_way_to_convert_them(fairway: Fairway,
         2,
         """
         FW015 error: The inputs have an unsupported form
-          seen      the input 'x' is a numpy array
+          seen      expected a tensor for the input 'x', got a numpy array
           why       `inputs` is a tuple of args, a dict of kwargs, an (args, kwargs) pair, a function (seed, **dims),
                     or a list of spec lines.
           do        1. Give torch tensors: torch.from_numpy(array).
@@ -1019,7 +1019,7 @@ def test_output_names_that_do_not_fit_are_a_usage_error(fairway: Fairway, folder
         2,
         """
         FW011 error: The names do not match the inputs or outputs
-          seen      output_names gives ['a', 'b']; forward returns ['output']
+          seen      output_names: expected a distinct name for each of ['output'], got ['a', 'b']
           why       Each tensor gets one name, in order, and names must be unique.
           do        1. Give as many distinct names as there are tensors.
         """,
@@ -1037,7 +1037,7 @@ def test_an_unsupported_opset_is_answered_with_those_that_are_supported(fairway:
         2,
         f"""
         FW007 error: The opset cannot be produced
-          seen      opset 99; opsets 7..{onnx.defs.onnx_opset_version()} are known here
+          seen      opset: expected 7..{onnx.defs.onnx_opset_version()}, got 99
           why       Each exporter writes a limited range of opsets, and the runtime reads a limited range.
           do        1. Use one of the opsets listed, or leave --opset out.
         """,
@@ -1058,7 +1058,7 @@ def test_an_opset_that_the_only_route_cannot_write_is_refused(fairway: Fairway) 
     [
         (
             ("--level", "high"),
-            "level 'high'; the levels are none, quick, standard, deep",
+            "level: expected one of none, quick, standard, deep, got 'high'",
             "Use one of the values listed.",
         ),
         (
@@ -1098,8 +1098,8 @@ def test_an_unknown_route_is_answered_with_the_routes(fairway: Fairway, folder: 
         2,
         """
         FW006 error: An option has an invalid value
-          seen      route 'onnx'; the routes are export-dynamic, export-named, export-auto, strict-dynamic, trace,
-                    pieces, script
+          seen      route: expected one of export-dynamic, export-named, export-auto, strict-dynamic, trace, pieces,
+                    script, got 'onnx'
           why       The option does not accept this value.
           do        1. Use one of the values listed.
         """,
@@ -1306,7 +1306,7 @@ def assert_unreadable(fairway: Fairway, block: str) -> None:
 NOT_ONNX = """
         FW110 error: The file is not a readable ONNX model
           seen      {seen}
-          why       It is missing, truncated, or something else.
+          why       The file is missing, truncated, or of another format.
           do        1. Check the path; export or copy it again.
         """
 
@@ -1408,9 +1408,9 @@ def test_a_file_with_other_inputs_is_answered_with_both_signatures(fairway: Fair
         """
         FW411 error: The file's inputs are not the declared ones
           seen      the file has x: float32[batch, 3]; declared is x: float64[batch, 3]
-          why       Their number, names, dtypes or ranks differ.
+          why       The inputs differ in number, names, dtypes or ranks.
           do        1. Name the recipe of the model that the file was made from.
-                    2. Declare the inputs as the file has them.
+                    2. Or declare the inputs as the file has them.
         """
     )
     assert said.code == 1
@@ -1448,7 +1448,9 @@ def test_with_json_a_failing_model_is_a_record_with_its_findings(fairway: Fairwa
     said = export(fairway, "recipe.py", "--json")
     record = json.loads(said.out)
     assert (record["verdict"], record["path"]) == ("failed", None)
-    assert [(f["code"], f["seen"]) for f in record["findings"]] == [("FW208", "forward returned None")]
+    assert [(f["code"], f["seen"]) for f in record["findings"]] == [
+        ("FW208", "expected a tensor from forward, got None")
+    ]
     assert said.code == 1
 
 

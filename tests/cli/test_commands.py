@@ -185,7 +185,7 @@ def test_explain_refuses_a_code_that_there_is_not(fairway: Fairway) -> None:
     assert said.err.splitlines() == [
         "FW014 error: There is no such finding",
         "  seen      FW999",
-        "  why       Codes run from FW001; each has a page.",
+        "  why       Every finding has a code such as FW206, and a page.",
         "  do        1. List them all: fairway explain --list",
     ]
     assert said.code == 2

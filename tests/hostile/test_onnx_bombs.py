@@ -90,7 +90,7 @@ def test_a_tensor_that_holds_what_it_promises_passes_in_every_encoding(tmp_path:
     ids=lambda node: node.op_type,
 )
 def test_a_node_that_makes_terabytes_of_a_constant_is_refused(tmp_path: Path, node: Any) -> None:
-    asks = f"m.onnx: the {node.op_type} node n needs 1.0 EB; this machine has 1.1 GB"
+    asks = f"m.onnx: the {node.op_type} node n needs 1.0 EB; this machine has 1.1 GB of memory"
     assert refused(save(tmp_path, [node], [ints("big", 10**9, 10**9)])) == ("FW114", asks)
     held = helper.make_node("Constant", [], ["big"], value=ints("t", 10**9, 10**9))
     assert refused(save(tmp_path, [held, node])) == ("FW114", asks)
@@ -101,7 +101,7 @@ def test_other_nodes_that_grow_by_a_constant_are_refused_too(tmp_path: Path, op:
     inputs = {"Range": ["zero", "big", "one"], "HannWindow": ["big"]}.get(op, ["x", "big"])
     weights = [ints("zero", 0), ints("one", 1), ints("big", 10**15)]
     code, seen = refused(save(tmp_path, [helper.make_node(op, inputs, ["y"], name="n")], weights))
-    assert (code, seen) == ("FW114", f"m.onnx: the {op} node n needs 1.0 PB; this machine has 1.1 GB")
+    assert (code, seen) == ("FW114", f"m.onnx: the {op} node n needs 1.0 PB; this machine has 1.1 GB of memory")
 
 
 def test_a_bomb_in_a_subgraph_or_function_is_refused_too(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_sparse_tensor_that_would_fill_the_memory_with_zeros_is_refused(tmp_pa
     sparse.values.CopyFrom(helper.make_tensor("v", TensorProto.FLOAT, [1], [1.0]))
     sparse.indices.CopyFrom(ints("i", 5))
     path.write_bytes(proto.SerializeToString())
-    asks = "m.onnx: the sparse tensor v needs 4.0 TB; this machine has 1.1 GB"
+    asks = "m.onnx: the sparse tensor v needs 4.0 TB; this machine has 1.1 GB of memory"
     assert refused(path) == ("FW114", asks)
 
 
@@ -129,7 +129,7 @@ def test_tensors_that_share_a_small_file_are_counted_by_their_memory(tmp_path: P
     (tmp_path / "w.bin").write_bytes(b"\0" * 2**20)
     weights = [external("w.bin", [2**18]) for _ in range(1100)]
     header = open_header(save(tmp_path, weights=weights))
-    asks = "m.onnx: its tensors need 1.2 GB; this machine has 1.1 GB"
+    asks = "m.onnx: its tensors need 1.2 GB; this machine has 1.1 GB of memory"
     assert refusal(lambda: check_memory(header)) == ("FW114", asks)
 
 

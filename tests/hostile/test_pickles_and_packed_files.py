@@ -202,7 +202,7 @@ def test_arrays_that_unpack_to_more_than_the_memory_are_refused(
     with zipfile.ZipFile(tmp_path / "d.npz", "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("x.npy", array_header("(250000, 2)") + b"\0" * 2 * 10**6)
     monkeypatch.setattr(data_module, "read_memory_bytes", lambda: 10**6)
-    seen = "d.npz needs 2.0 MB; this machine has 1.0 MB"
+    seen = "d.npz needs 2.0 MB; this machine has 1.0 MB of memory"
     assert refusal(lambda: read_data(subject, tmp_path / "d.npz")) == ("FW114", seen)
 
 
@@ -225,7 +225,7 @@ def test_a_file_of_holes_larger_than_the_memory_is_not_opened(
     os.truncate(os.open(tmp_path / name, os.O_CREAT | os.O_WRONLY), 1 << 43)
     for module in (checkpoint_module, data_module):
         monkeypatch.setattr(module, "read_memory_bytes", lambda: 10**9)
-    seen = f"{name} has 8.8 TB; this machine has 1.0 GB"
+    seen = f"{name} has 8.8 TB; this machine has 1.0 GB of memory"
     assert refusal(lambda: load_checkpoint(subject.model, tmp_path / name, False)) == ("FW114", seen)
     assert refusal(lambda: read_data(subject, tmp_path / name)) == ("FW114", seen)
 

@@ -32,23 +32,23 @@ def small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         (
             ["x: float32[1000000000, 1000000000]"],
             {},
-            "x: float32[1000000000, 1000000000] at fixed: 4.0 EB of inputs; this machine has 1.0 GB",
+            "x: float32[1000000000, 1000000000] at fixed: the inputs take 4.0 EB; this machine has 1.0 GB of memory",
         ),
         (
             ["x: int8[n, 2]"],
             {"n": (1, 2**40)},
-            "x: int8[n, 2] at n=1099511627776: 2.2 TB of inputs; this machine has 1.0 GB",
+            "x: int8[n, 2] at n=1099511627776: the inputs take 2.2 TB; this machine has 1.0 GB of memory",
         ),
         (["x: int8[n]"], {"n": (1, 10**18)}, "dim n: 1..1000000000000000000; a bound is at most 2^40"),
         (
             ["x: float32[a-b]"],
             {"a": (9, 10**9), "b": (0, 9)},
-            "x: float32[a-b] at a=1000000000, b=0: 4.0 GB of inputs; this machine has 1.0 GB",
+            "x: float32[a-b] at a=1000000000, b=0: the inputs take 4.0 GB; this machine has 1.0 GB of memory",
         ),
         (
             ["x: float32[150000000]", "y: float32[150000000]"],
             {},
-            "y: float32[150000000] at fixed: 1.2 GB of inputs; this machine has 1.0 GB",
+            "y: float32[150000000] at fixed: the inputs take 1.2 GB; this machine has 1.0 GB of memory",
         ),
     ],
 )

@@ -83,7 +83,7 @@ def test_a_metric_that_is_constant_is_refused() -> None:
 
 
 def test_a_metric_that_returns_nan_is_refused() -> None:
-    assert seen(lambda fn: math.nan) == "metric() returned nan"
+    assert seen(lambda fn: math.nan) == "metric(): expected a finite number, got nan"
 
 
 def test_a_metric_that_raises_is_refused() -> None:

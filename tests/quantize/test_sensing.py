@@ -152,7 +152,7 @@ def test_trials_of_something_else_are_not_gone_on_with(tmp_path: Path) -> None:
     with pytest.raises(UserError) as raised:
         sense(tmp_path, replace(SETTINGS, per_channel=False))
     assert raised.value.finding.code == "FW712"
-    assert raised.value.finding.seen.endswith(": per_channel changed")
+    assert raised.value.finding.seen.endswith(": per_channel changed since these trials were made")
     assert sense(tmp_path, replace(SETTINGS, per_channel=False), request=SensitivityRequest(overwrite=True)).finished
 
 

@@ -152,7 +152,7 @@ def test_shards_load_by_their_index_or_their_folder(tmp_path: Path, whole: Net, 
 def test_a_shard_that_is_missing_is_named(tmp_path: Path, whole: Net) -> None:
     index = shards(tmp_path, whole)
     (tmp_path / "part-1.safetensors").unlink()
-    assert complaint(index) == ("FW104", f"{tmp_path}/part-1.safetensors, which {index.name} names")
+    assert complaint(index) == ("FW104", f"{tmp_path}/part-1.safetensors, which {index.name} names, does not exist")
 
 
 @pytest.mark.parametrize("left", [0, 4, 100, -10], ids=["empty", "head cut", "header cut", "data cut"])

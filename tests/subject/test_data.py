@@ -128,7 +128,7 @@ def test_an_empty_file_of_tensors_is_refused(tmp_path: Path, subject: Subject) -
 def test_a_missing_file_and_another_format_are_refused(tmp_path: Path, subject: Subject) -> None:
     assert complaint(subject, tmp_path / "d.npz") == f"{tmp_path / 'd.npz'} does not exist"
     np.save(tmp_path / "d.npy", np.zeros(3))
-    assert complaint(subject, tmp_path / "d.npy") == "d.npy is none of .npz, .safetensors, .pt"
+    assert complaint(subject, tmp_path / "d.npy") == "d.npy: expected a .npz, .safetensors or .pt file"
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -147,7 +147,7 @@ def test_the_tree_that_torch_export_takes_is_taken_as_it_is() -> None:
     ("dims", "code", "seen"),
     [
         ({"y": "batch"}, "FW002", "dims names 'y'; the inputs are: x"),
-        (["batch time 3", "n"], "FW002", "dims has 2 entries; the inputs are: x"),
+        (["batch time 3", "n"], "FW002", "dims: expected one entry for each input (x), got 2"),
         ({"x": "batch time 4"}, "FW003", "x: axis 2 is declared 4, the example tensor has 3"),
         ({"x": "batch 3"}, "FW003", "x: [batch 3] declares 2 sizes, the example has 3: (2, 5, 3)"),
         ({"x": {3: "batch"}}, "FW003", "x: axis 3 is declared, but the example has 3 axes"),
@@ -163,10 +163,10 @@ def test_the_tree_that_torch_export_takes_is_taken_as_it_is() -> None:
             "x: a size belongs here: a number, a name, or 2*name+1\n    [batch, time?, 3]\n            ^",
         ),
         ({"x": ["batch", "ti me", 3]}, "FW001", "x, axis 1: 'ti me' is not a size"),
-        ({"x": ["batch", 2.5, 3]}, "FW015", "dims['x'], axis 1, is 2.5"),
-        ({"x": 3}, "FW015", "dims['x'] is 3"),
-        ("batch time 3", "FW015", "dims is 'batch time 3'"),
-        (3, "FW015", "dims is 3"),
+        ({"x": ["batch", 2.5, 3]}, "FW015", "dims['x'], axis 1: expected a size, got 2.5"),
+        ({"x": 3}, "FW015", "dims['x']: expected the sizes of all axes, got 3"),
+        ("batch time 3", "FW015", "dims: expected a mapping by input name, got 'batch time 3'"),
+        (3, "FW015", "dims: expected a mapping by input name, got 3"),
     ],
 )
 def test_what_does_not_fit_is_refused(dims: Any, code: str, seen: str) -> None:

@@ -57,8 +57,8 @@ def test_a_range_holds_its_multiples_only() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "multiple", "seen"),
     [
-        (9, 3, 1, "dim n: 9..3 holds no size"),
-        (1, 7, 8, "dim n: 1..7 in multiples of 8 holds no size"),
+        (9, 3, 1, "dim n: 9..3 contains no size"),
+        (1, 7, 8, "dim n: 1..7 in multiples of 8 contains no size"),
         (-1, 7, 1, "dim n: -1..7; a bound is at least 0, a multiple at least 1"),
         (1, 7, 0, "dim n: 1..7 in multiples of 0; a bound is at least 0, a multiple at least 1"),
         (1, 7, -2, "dim n: 1..7 in multiples of -2; a bound is at least 0, a multiple at least 1"),

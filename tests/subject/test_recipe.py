@@ -61,7 +61,7 @@ def test_the_only_recipe_of_a_file_needs_no_name(folder: Path) -> None:
 
 def test_several_recipes_are_told_apart_by_name(folder: Path) -> None:
     (folder / "r.py").write_text(NET + f"a = fairway.Recipe(Net, {LINE})\nb = fairway.Recipe(Net, {LINE})\n")
-    assert complaint("r.py") == ("FW103", "r.py holds 2 recipes; name one: r.py:Net, r.py:a, r.py:b")
+    assert complaint("r.py") == ("FW103", "r.py contains 2 recipes; name one: r.py:Net, r.py:a, r.py:b")
     assert load_subject("r.py:b", Overrides()).name == "b"
 
 
@@ -163,9 +163,9 @@ def test_loading_a_recipe_leaves_the_random_state_alone(folder: Path) -> None:
         (".:net", "FW101", "there is no module '.'"),
         ("", "FW101", "there is no module ''"),
         ("r.py:nosuch", "FW103", "r.py has no 'nosuch'; name one: r.py:Net"),
-        ("r.py", "FW103", "r.py holds no recipe; name one: r.py:Net"),
+        ("r.py", "FW103", "r.py contains no recipe; name one: r.py:Net"),
         ("r.py:Net", "FW010", "r.py:Net declares no inputs"),
-        ("r.py:torch", "FW103", "r.py:torch is of type module"),
+        ("r.py:torch", "FW103", "r.py:torch: expected a model, or a function that returns one, got module"),
         ("w.onnx", "FW101", "w.onnx is not a Python file"),
     ],
 )

@@ -312,7 +312,7 @@ def test_an_example_asked_for_by_name_is_taken_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("inputs", "more", "code", "seen"),
     [
-        (3.5, {}, "FW015", "inputs is of type float: 3.5"),
+        (3.5, {}, "FW015", "inputs: expected spec lines, tensors or a function, got float: 3.5"),
         (
             (),
             {},
@@ -327,11 +327,11 @@ def test_an_example_asked_for_by_name_is_taken_as_it_is() -> None:
             "forward(a: 'Any', b: 'Any' = None, *, c: 'Any' = None) -> "
             "'dict[str, Any]' cannot be called with these inputs: missing a required argument: 'a'",
         ),
-        ((3,), {}, "FW010", "the model is given no input tensor"),
-        ((np.zeros(3),), {}, "FW015", "the input 'a' is a numpy array"),
+        ((3,), {}, "FW010", "expected at least one input tensor, got none"),
+        ((np.zeros(3),), {}, "FW015", "expected a tensor for the input 'a', got a numpy array"),
         ((torch.zeros(2, device="meta"),), {}, "FW012", "the input 'a' is on the meta device"),
         ("b: float32[n]", {}, "FW002", "forward also needs a, which the spec does not declare"),
-        (["a: float32[n]", "z: float32[n]"], {}, "FW002", "'z'; forward takes: a, b, c"),
+        (["a: float32[n]", "z: float32[n]"], {}, "FW002", "forward has no input 'z'; it takes: a, b, c"),
         (["a: float32[n]", "a: float32[n]"], {}, "FW011", "the input 'a' is declared twice"),
         (
             ["a.k: float32[n]", "a: float32[n]"],
@@ -354,9 +354,14 @@ def test_an_example_asked_for_by_name_is_taken_as_it_is() -> None:
         ),
         ("a: float32[n]", {"example": {"m": 3}}, "FW005", "example names 'm'; the dims are: n"),
         ("a: float32[n]", {"example": {"n": 99}}, "FW003", "the example's n=99 is outside n 1..64"),
-        ("a: float32[n]", {"input_names": ["x", "y"]}, "FW011", "input_names gives ['x', 'y']; the inputs are ['a']"),
-        ("a: float32[n-3]", {}, "FW004", "a axis 0: n-3 is not a size at n=1"),
-        ("a: float32[n//m]", {"bounds": {"m": (0, 4)}}, "FW004", "a axis 0: n//m is not a size at n=1, m=0"),
+        (
+            "a: float32[n]",
+            {"input_names": ["x", "y"]},
+            "FW011",
+            "input_names: expected a distinct name for each of ['a'], got ['x', 'y']",
+        ),
+        ("a: float32[n-3]", {}, "FW004", "a axis 0: n-3 gives no valid size at n=1"),
+        ("a: float32[n//m]", {"bounds": {"m": (0, 4)}}, "FW004", "a axis 0: n//m gives no valid size at n=1, m=0"),
     ],
 )
 def test_inputs_that_do_not_fit_are_refused(inputs: Any, more: dict[str, Any], code: str, seen: str) -> None:

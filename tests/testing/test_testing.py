@@ -163,7 +163,7 @@ def test_a_table_of_translations_is_compared_and_must_be_used_up() -> None:
         check_translations({RELU: lambda self: op.Abs(self)}, functions, points, tolerance=1e-6)
     with pytest.raises(AssertionError, match=r"no function calls aten\.sin\.default"):
         check_translations({torch.ops.aten.sin.default: lambda self: op.Sin(self)}, functions, points, tolerance=1e-6)
-    with pytest.raises(AssertionError, match="'relu' is not an operator"):
+    with pytest.raises(AssertionError, match="got 'relu'"):
         check_translations({"relu": print}, functions, points, tolerance=1e-6)
 
 

@@ -68,19 +68,19 @@ def make_settings(
 
     checked_level = check_level(level, LEVELS)
     if weights is not None and weights not in WEIGHT_MODES:
-        raise complain(Code.UNKNOWN_OPTION, f"weights {weights!r}; there are {', '.join(WEIGHT_MODES)}")
+        raise complain(Code.UNKNOWN_OPTION, f"weights: expected one of {', '.join(WEIGHT_MODES)}, got {weights!r:.80}")
     if checked_level == "deep":
         require_extra("deep", "the level deep", "hypothesis")
     for route in routes:
         if route not in ROUTES:
-            raise complain(Code.UNKNOWN_OPTION, f"route {route!r}; the routes are {', '.join(ROUTES)}")
+            raise complain(Code.UNKNOWN_OPTION, f"route: expected one of {', '.join(ROUTES)}, got {route!r:.80}")
     newest = onnx.defs.onnx_opset_version()
     if opset is not None and not 7 <= opset <= newest:
-        raise complain(Code.OPSET_UNSUPPORTED, f"opset {opset}; opsets 7..{newest} are known here")
+        raise complain(Code.OPSET_UNSUPPORTED, f"opset: expected 7..{newest}, got {opset}")
     traced = [name for name in routes if parse_route(name).is_traced]
     if opset is not None and opset not in TRACE_OPSETS and traced and len(traced) == len(routes):
         span = f"{TRACE_OPSETS[0]}..{TRACE_OPSETS[-1]}"
-        raise complain(Code.OPSET_UNSUPPORTED, f"opset {opset}; {' and '.join(traced)} can write {span}")
+        raise complain(Code.OPSET_UNSUPPORTED, f"opset: {' and '.join(traced)} can write {span}, got {opset}")
     return Settings(checked_level, tuple(routes), opset, remedies, limits, weights)
 
 
@@ -95,7 +95,7 @@ def check_level(level: str, levels: Sequence[Level] = LEVELS[1:]) -> Level:
     for known in levels:
         if level == known:
             return known
-    raise complain(Code.UNKNOWN_OPTION, f"level {level!r}; the levels are {', '.join(levels)}")
+    raise complain(Code.UNKNOWN_OPTION, f"level: expected one of {', '.join(levels)}, got {level!r:.80}")
 
 
 @collect_garbage_rarely()

@@ -106,7 +106,7 @@ def _describe_remedy(name: str, note: str) -> RemedyRecord:
 
 
 def _describe_weights(stored: WeightStorage) -> WeightsRecord:
-    """Return where the weights are. Of those that are in no checkpoint as they are, the first are named."""
+    """Return the storage of the weights, with the names of the first ones that are in no checkpoint unchanged."""
     return WeightsRecord(
         mode=stored.mode,
         linked=WeightCount(tensors=stored.linked, bytes=stored.linked_bytes),

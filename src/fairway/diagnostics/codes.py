@@ -103,7 +103,7 @@ _ROWS = (
         Code.NO_INPUTS,
         "No inputs are declared",
         "input",
-        "Without inputs there is nothing to vary and nothing to compare.",
+        "A file is tested by running it on inputs, so at least one must be declared.",
         ("Declare each input: --input 'x: float32[batch, 3]', or `inputs=` in the recipe.",),
     ),
     CodeEntry(
@@ -131,7 +131,7 @@ _ROWS = (
         Code.UNKNOWN_CODE,
         "There is no such finding",
         "input",
-        "Codes run from FW001; each has a page.",
+        "Every finding has a code such as FW206, and a page.",
         ("List them all: fairway explain --list",),
     ),
     CodeEntry(
@@ -310,7 +310,7 @@ _ROWS = (
         Code.NOT_ONNX,
         "The file is not a readable ONNX model",
         "input",
-        "It is missing, truncated, or something else.",
+        "The file is missing, truncated, or of another format.",
         ("Check the path; export or copy it again.",),
     ),
     CodeEntry(
@@ -376,7 +376,7 @@ _ROWS = (
         Code.LINKED_CHECKPOINT_CHANGED,
         "The linked checkpoint has changed",
         "input",
-        "The file reads its weights from that checkpoint, so other bytes there are other weights.",
+        "The file reads its weights from that checkpoint, so the file now has other weights.",
         (
             "Put the checkpoint back where it was, unchanged.",
             "Or export again; --weights copy makes a file that needs no checkpoint.",
@@ -417,16 +417,16 @@ _ROWS = (
         Code.INPUT_WITHOUT_EFFECT,
         "An input had no effect in any run",
         "model",
-        "Other values of it changed no output; exporters tend to drop such inputs. It may still matter next to values "
-        "of other inputs that were not tried.",
-        ("Remove the input, or find the place where its effect gets lost.",),
+        "The outputs stayed the same when this input was changed. Exporters tend to drop such inputs. It may still "
+        "matter together with values of other inputs that were not tried.",
+        ("Remove the input, or find the line that ignores it.",),
         "warning",
     ),
     CodeEntry(
         Code.MODULE_CHOSEN_BY_VALUE,
         "A module is chosen by a value taken out of a tensor",
         "model",
-        "`.item()` leaves the graph: the exporter sees one number, so the choice made for the example is frozen.",
+        "`.item()` gives the exporter one number, so the choice made for the example is frozen in the file.",
         (
             "Run all modules, stack their results and gather by the index tensor: torch.stack([m(x) for m in "
             "self.mods])[index].",
@@ -443,7 +443,7 @@ _ROWS = (
         Code.BRANCH_FROZEN,
         "A Python branch on a tensor's value or size is frozen",
         "model",
-        "`if` needs one answer while the model is captured; the file keeps only that side.",
+        "`if` needs one answer while the model is captured, and the file keeps only that side.",
         ("Use torch.where, or torch.cond for a large branch.",),
     ),
     CodeEntry(
@@ -471,7 +471,7 @@ _ROWS = (
         Code.PATCH_NOT_EQUAL,
         "A patch does not compute the same as the original",
         "model",
-        "It was run beside the original in PyTorch, and the results differ.",
+        "The patch and the original were run in PyTorch on the same inputs, and their results differ.",
         ("Correct the patch at the point shown.",),
     ),
     CodeEntry(
@@ -503,8 +503,8 @@ _ROWS = (
         Code.OUTPUT_LEFT_OUT,
         "An output that is not a tensor is left out",
         "model",
-        "It was the same for two examples; ONNX outputs are tensors.",
-        ("Nothing, if the users of the file know the value.",),
+        "ONNX outputs are tensors. This value was the same for two examples, so the file does without it.",
+        ("Do nothing if the users of the file know the value.",),
         "warning",
     ),
     CodeEntry(
@@ -579,8 +579,8 @@ _ROWS = (
         "at the sizes shown, its results no longer depend on earlier runs. PyTorch and the file are compared in "
         "that state.",
         (
-            "Nothing, if the deployed model has seen such an input, or gives the same results without it.",
-            "Or build the table for the largest size when the model is built.",
+            "Do nothing if the deployed model has seen such an input, or gives the same results without it.",
+            "If not, build the table for the largest size when the model is built.",
         ),
         "note",
     ),
@@ -646,21 +646,21 @@ _ROWS = (
         Code.TRANSLATION_FAILED,
         "The translation to ONNX raised an error",
         "upstream",
-        "The model was captured; turning it into ONNX failed.",
+        "torch.export captured the model, but the exporter could not turn the result into ONNX.",
         ("See the results of the other rungs: add --json.",),
     ),
     CodeEntry(
         Code.OPSET_NOT_HONORED,
         "The exporter wrote another opset than requested",
         "upstream",
-        "torch.onnx keeps its own opset if it cannot convert.",
+        "torch.onnx keeps its own opset if it cannot convert the file to the requested one.",
         ("Use the opset that was written, or another route.",),
     ),
     CodeEntry(
         Code.NOT_SCRIPTABLE,
         "TorchScript cannot compile the model",
         "model",
-        "TorchScript supports only a part of Python.",
+        "TorchScript compiles only a part of Python, and this code uses something else.",
         ("Look at the line where TorchScript stopped.",),
     ),
     CodeEntry(
@@ -674,7 +674,7 @@ _ROWS = (
         Code.RNN_BATCH_BAKED,
         "The recurrent layer's batch size is fixed at the example's",
         "upstream",
-        "A first state built from a Python number, as in `torch.zeros(1, len(x), n)`, is traced as a constant.",
+        "A first state built from a Python number, as in `torch.zeros(1, len(x), n)`, becomes a constant in the trace.",
         ("Leave remedies on: rnn_batch_baked.",),
     ),
     CodeEntry(
@@ -718,7 +718,7 @@ _ROWS = (
         Code.MUL_SCALAR,
         "An integer tensor times a number has no translation",
         "upstream",
-        "torch 2.13 leaves `aten.mul.Scalar`, which onnxscript before 0.7.2 does not know.",
+        "torch 2.13 writes `aten.mul.Scalar`, for which onnxscript before 0.7.2 has no translation.",
         ("Install onnxscript 0.7.2 or later, or leave remedies on: mul_scalar.",),
     ),
     CodeEntry(
@@ -777,10 +777,10 @@ _ROWS = (
         Code.SPARSE_WEIGHT,
         "The model holds a sparse tensor",
         "upstream",
-        "Neither torch.onnx nor ONNX Runtime takes one.",
+        "Neither torch.onnx nor ONNX Runtime supports sparse tensors.",
         (
             "Leave remedies on: sparse_weight.",
-            "Or store it as a dense tensor.",
+            "Or store the tensor as a dense one.",
         ),
     ),
     CodeEntry(
@@ -790,7 +790,7 @@ _ROWS = (
         "torch.export replaces the weights with its own tensors, and `Module.to` cannot swap those.",
         (
             "Leave remedies on: module_moved.",
-            "Or move the module before, in `__init__`.",
+            "Or move the module once, in `__init__`.",
         ),
     ),
     CodeEntry(
@@ -807,8 +807,8 @@ _ROWS = (
         Code.COMPLEX_PICKED,
         "An operation on a complex tensor has no translation",
         "upstream",
-        "The exporter has separate tables for complex numbers, which lack unsqueeze, expand, repeat, select and "
-        "indexing.",
+        "The exporter has separate translations for complex tensors, and lacks those of unsqueeze, expand, repeat, "
+        "select and indexing.",
         (
             "Leave remedies on: complex_picked.",
             "Or apply the operation to torch.view_as_real of the tensor.",
@@ -818,15 +818,16 @@ _ROWS = (
         Code.BLOCKS_DIFFER,
         "Blocks that look alike are not the same in the graph",
         "limit",
-        "Of equal blocks in a row, two or three are captured and copied for the others. These blocks differ too much.",
-        ("Nothing: three blocks are captured next, then the whole model, which takes longer.",),
+        "Of equal blocks in a row, two or three are captured and copied for the others. These blocks differ too much "
+        "for that.",
+        ("Do nothing: three blocks are captured next, and then the whole model, which takes longer.",),
         "note",
     ),
     CodeEntry(
         Code.TOO_MANY_REGIONS,
         "The model takes too many different branches over the declared sizes",
         "limit",
-        "Python code that checks sizes is captured once for each answer, and a file contains at most 12 such pieces.",
+        "If Python code branches on sizes, each branch needs a separate capture. A file contains at most 12 of them.",
         (
             "Narrow the domain to the sizes you need: --dim time=1..20, or --dim time%8 for multiples only.",
             "Or replace the loop or branch that depends on the size with tensor operations.",
@@ -868,21 +869,21 @@ _ROWS = (
         Code.OUTPUTS_DIFFER,
         "The file's outputs are not PyTorch's",
         "evidence",
-        "Their number, names or dtypes differ.",
+        "The outputs differ in number, names or dtypes.",
         ("Do not ship this file.",),
     ),
     CodeEntry(
         Code.NONFINITE_DIFFERS,
         "NaN or infinity is in other places than in PyTorch",
         "evidence",
-        "This is typical of rows that are fully masked.",
+        "This often happens in rows that are fully masked.",
         ("Do not ship this file.",),
     ),
     CodeEntry(
         Code.CONSTANT_FROM_EXAMPLE,
         "A constant in the file comes from the example",
         "evidence",
-        "Exported again from other sizes and values, the same node contains another constant.",
+        "The model was exported again from other sizes and values, and the same node then has another constant.",
         ("Look at the line shown: a size or a value is taken out of the graph there.",),
     ),
     CodeEntry(
@@ -896,15 +897,15 @@ _ROWS = (
         Code.RUNTIME_FAILS,
         "The runtime fails at a legal input",
         "evidence",
-        "The file loads, but does not run there.",
+        "The file loads, but ONNX Runtime stops with an error at this input.",
         ("Do not ship this file.",),
     ),
     CodeEntry(
         Code.RUNTIMES_DISAGREE,
         "Two runtimes disagree on the same file",
         "evidence",
-        "One agrees with PyTorch and the other does not: a runtime's bug rather than the exporter's.",
-        ("Ship for the runtime that agrees, and report the other.",),
+        "One agrees with PyTorch and the other does not, so a runtime is wrong rather than the file.",
+        ("Ship the file for the runtime that agrees with PyTorch, and report the other one.",),
         "warning",
     ),
     CodeEntry(
@@ -912,24 +913,24 @@ _ROWS = (
         "The model does not run in float64",
         "evidence",
         "Without float64 values to measure from, the stated tolerances are used.",
-        ("Nothing needs to be done if the tolerances are right for your use.",),
+        ("Do nothing if the tolerances are right for your use.",),
         "note",
     ),
     CodeEntry(
         Code.INPUTS_DIFFER,
         "The file's inputs are not the declared ones",
         "evidence",
-        "Their number, names, dtypes or ranks differ.",
+        "The inputs differ in number, names, dtypes or ranks.",
         (
             "Name the recipe of the model that the file was made from.",
-            "Declare the inputs as the file has them.",
+            "Or declare the inputs as the file has them.",
         ),
     ),
     CodeEntry(
         Code.TOKEN_DIFFERS,
         "The files generate another token than PyTorch",
         "evidence",
-        "Given PyTorch's tokens and their own cache, they choose a different token, and rounding does not explain it.",
+        "From the same tokens, the files choose another next token than PyTorch, and rounding does not explain it.",
         ("Do not ship these files.",),
     ),
     CodeEntry(
@@ -939,8 +940,8 @@ _ROWS = (
         "PyTorch does not specify which of several equal elements `sort` and `topk` put first, and the file chooses "
         "another one. With PyTorch's ties broken as the file breaks them, the two agree.",
         (
-            "Nothing, if such ties do not occur in your data; a router whose weights are all zero ties everywhere.",
-            "Otherwise break the ties yourself, or sort with `stable=True`.",
+            "Do nothing if your data has no such ties. A router whose weights are all zero has ties everywhere.",
+            "If it has, break the ties yourself, or sort with `stable=True`.",
         ),
         "note",
     ),
@@ -982,10 +983,10 @@ _ROWS = (
         Code.BRANCH_NOT_REACHED,
         "The file contains one side of a branch, and no sample took the other",
         "evidence",
-        "The file keeps one side only, and no sample shows what the model does on the other.",
+        "No sample shows whether the file is right on the other side, which it does not contain.",
         (
             "Give inputs that take the other side: --data, or an inputs function.",
-            "Or declare the legal values so that it cannot be taken.",
+            "Or declare the legal values so that no input takes it.",
         ),
         "warning",
     ),
@@ -1027,9 +1028,8 @@ _ROWS = (
         "clients' requests each answer would contain other clients' data. fairway serve runs the requests one by "
         "one.",
         (
-            "Nothing, if the model is meant to look at the whole batch.",
-            "Otherwise look for what is computed over the batch axis: a mean, a cumsum, a sort, a comparison with "
-            "row 0.",
+            "Do nothing if the model is meant to look at the whole batch.",
+            "If not, look for what is computed over the batch axis: a mean, a cumsum, a sort, a comparison with row 0.",
         ),
         "note",
     ),
@@ -1049,8 +1049,8 @@ _ROWS = (
         Code.NUMBERS_MEAN_NOTHING,
         "PyTorch's own numbers mean nothing at some samples",
         "evidence",
-        "PyTorch itself gives NaN throughout, or differs from the same model in float64 by as much as the value. "
-        "The file is compared there too, but neither answer is a result.",
+        "PyTorch itself gives NaN throughout, or an error as large as the value, measured against float64. The file "
+        "is compared there too, but a match proves little.",
         (
             "Declare the values that the input can have, if these do not occur.",
             "Look for a difference of nearly equal numbers, an overflow or a division by zero in the model.",
@@ -1061,7 +1061,8 @@ _ROWS = (
         Code.SIZE_ASSUMED,
         "The capture assumes something about a size that is not always true",
         "model",
-        "torch.export follows one run. A line of the model used a size, and the file keeps the result of that run.",
+        "torch.export follows one run of the model. A line of the model uses a size, and the file keeps what that line "
+        "gave in this run.",
         (
             "Look at the line shown: a branch on a size, or a library call that needs one.",
             "If only such sizes occur, declare that: --dim.",
@@ -1098,8 +1099,8 @@ _ROWS = (
         Code.PROCESS_DIED,
         "The attempt's process died",
         "limit",
-        "It was killed by a signal, as in a segmentation fault.",
-        ("See the record for the signal.",),
+        "A signal killed it, as in a segmentation fault.",
+        ("Look up the signal in the record.",),
     ),
     CodeEntry(
         Code.EVIDENCE_INCOMPLETE,
@@ -1125,8 +1126,8 @@ _ROWS = (
         Code.NOT_LOOKED_AT,
         "No evidence was requested",
         "limit",
-        "At the level none, a file is not compared with PyTorch.",
-        ("Judge it where there is time and memory: fairway verify FILE RECIPE.",),
+        "The level none writes a file without comparing it with PyTorch.",
+        ("Verify it on a machine with more time and memory: fairway verify FILE RECIPE.",),
         "warning",
     ),
     CodeEntry(
@@ -1146,8 +1147,8 @@ _ROWS = (
         Code.EXPORTER_BROKEN,
         "An exporter fails for models that are known to export",
         "machine",
-        "The models are one line each and export on every healthy machine, so the build of a package on this "
-        "machine is at fault.",
+        "These models have one line each and export on every healthy machine. So a package on this machine is "
+        "damaged or was built for another one.",
         (
             "Install torch, onnx, onnxscript and onnxruntime again, from builds made for this platform.",
             "Export on another machine and copy the file: ONNX files are the same everywhere.",
@@ -1158,7 +1159,7 @@ _ROWS = (
         Code.RUNTIME_BROKEN,
         "A checker or a runtime fails for files that are known to be right",
         "machine",
-        "The files come from models of one line each, on which all runtimes agree elsewhere.",
+        "The files come from models of one line each. On healthy machines all runtimes give the same results for them.",
         (
             "Install the package that is named again.",
             "Judge the file on another machine: fairway verify.",
@@ -1168,21 +1169,21 @@ _ROWS = (
         Code.VERSIONS_CLASH,
         "Installed versions are incompatible",
         "machine",
-        "One of the packages declares it, or it is a reported problem.",
+        "A package declares that it does not work with this version of another, or users have reported it.",
         ("Install compatible versions.",),
     ),
     CodeEntry(
         Code.IMPORT_FAILS,
         "A package that every export needs cannot be imported",
         "machine",
-        "It is missing, or its build does not fit this machine.",
+        "The package is missing, or was built for another kind of machine.",
         ("Install it again.",),
     ),
     CodeEntry(
         Code.LITTLE_ROOM,
         "Memory or disk space is low",
         "machine",
-        "An export holds several copies of the model, and writes it to the folder for temporary files.",
+        "An export needs memory for several copies of the model, and disk space in the folder for temporary files.",
         ("Free some space, or set TMPDIR to a folder with more.",),
         "warning",
     ),
@@ -1197,15 +1198,15 @@ _ROWS = (
         Code.ENVIRONMENT_SILENT,
         "The recipe gave no result in an environment",
         "machine",
-        "The process ended, or was stopped, before there was a record.",
-        ("Read its last output. Raise --limit if it was stopped.",),
+        "The process ended, or was stopped, before it printed a result.",
+        ("Read the last output of the process. If it was stopped, raise --limit.",),
     ),
     # FW7xx: Quantizing.
     CodeEntry(
         Code.ALREADY_QUANTIZED,
         "The file is already quantized",
         "input",
-        "Quantizing twice loses quality twice, and quality is measured against the float file.",
+        "Quantizing it again would lose more quality, and the loss could not be measured against the float file.",
         ("Quantize the float file that it was made from.",),
     ),
     CodeEntry(
@@ -1213,7 +1214,7 @@ _ROWS = (
         "There are too few samples to calibrate and to judge",
         "input",
         "Some samples set the ranges, and others judge the result. No sample is used for both.",
-        ("Give a folder of .npz files, one sample each, with --data; or `calibration` in the recipe.",),
+        ("Give a folder of .npz files with --data, one sample in each, or add `calibration` to the recipe.",),
     ),
     CodeEntry(
         Code.SAMPLES_USELESS,
@@ -1227,7 +1228,7 @@ _ROWS = (
         Code.OPSET_TOO_LOW,
         "The opset is too low to quantize",
         "input",
-        "A scale for each channel needs opset 13. Files with an older opset are converted first, which failed.",
+        "A scale for each channel needs opset 13. Converting this file from its older opset failed.",
         ("Export again with a newer opset: fairway export RECIPE --opset 17.",),
     ),
     CodeEntry(
@@ -1281,7 +1282,7 @@ _ROWS = (
         Code.SCHEMES_ALIKE,
         "Two schemes gave the same file",
         "evidence",
-        "Different schemes must give different bytes. If they do not, one of them had no effect.",
+        "Different schemes should write different files. One of these had no effect.",
         ("Use either of them.",),
         "warning",
     ),
@@ -1289,8 +1290,8 @@ _ROWS = (
         Code.METRIC_USELESS,
         "The recipe's metric cannot tell models apart",
         "input",
-        "It was computed for the model and for a copy with corrupted outputs. If both numbers are equal, or are not "
-        "numbers, the metric cannot measure a loss.",
+        "The metric was computed for the model and for a copy with corrupted outputs. If it returns the same for both, "
+        "or NaN, it cannot measure a loss of quality.",
         ("Make `metric(model_fn)` return a float that grows with quality, computed from what model_fn returns.",),
     ),
     CodeEntry(
@@ -1322,7 +1323,7 @@ _ROWS = (
         Code.OVERTAKEN,
         "Another publisher was faster",
         "limit",
-        "The pointer is moved only if it has not changed since the beginning. Nothing was changed.",
+        "Someone else published while this file was being sent, so this version was not made visible.",
         ("Look at what was published, then publish again if yours should follow it. Nothing is sent twice.",),
     ),
     CodeEntry(
@@ -1344,7 +1345,7 @@ _ROWS = (
         Code.STORE_REFUSES,
         "The store cannot be reached, or refuses",
         "machine",
-        "The message comes from the store.",
+        "The message above comes from the store.",
         ("Check the bucket, AWS_ENDPOINT_URL and the credentials, or MLFLOW_TRACKING_URI.",),
     ),
     CodeEntry(
@@ -1375,7 +1376,7 @@ _ROWS = (
         Code.WINDOWS_DO_NOT_FIT,
         "The windows do not fit the file",
         "input",
-        "Outputs are joined sample by sample, without gaps. State is carried from each window to the next one.",
+        "The outputs of windows must join without gaps. If state is carried, each window must follow the last one.",
         ("Change --window, --step or --batch as described above.",),
     ),
     CodeEntry(
@@ -1417,14 +1418,14 @@ _ROWS = (
         Code.NOT_FIT_TO_SERVE,
         "The model cannot be served",
         "evidence",
-        "A model must reproduce its canary after it is loaded, before it receives requests.",
+        "After loading, a model must return the same numbers as when the file was judged, before it gets requests.",
         ("Verify the file on this machine: fairway verify.",),
     ),
     CodeEntry(
         Code.SERVER_FULL,
         "The server accepts no more requests now",
         "limit",
-        "It accepts a fixed number at a time, so that accepted requests are answered in time.",
+        "The server accepts a fixed number of requests at a time, so that it answers all of them in time.",
         (
             "Try again after a moment.",
             "Start it with more --workers or a larger --queue.",
@@ -1434,7 +1435,7 @@ _ROWS = (
         Code.REQUEST_TOO_LARGE,
         "The request is too large",
         "limit",
-        "A body is read into memory, so its size is limited.",
+        "The body of a request is read into memory, so its size is limited.",
         ("Send fewer samples at once, or start the server with a larger --max-body.",),
     ),
     CodeEntry(
@@ -1455,7 +1456,7 @@ _ROWS = (
         Code.WORKERS_DIED,
         "Workers died while they handled the request",
         "limit",
-        "If a worker dies, its request is run alone by another worker. If that one dies too, the request is refused.",
+        "If a worker dies, another one runs the request alone. After three deaths the request is refused.",
         ("Look at the server's log and at the memory the model takes.",),
     ),
     CodeEntry(
@@ -1463,15 +1464,15 @@ _ROWS = (
         "The server cannot listen there",
         "input",
         "The address does not belong to this machine, or the port is in use.",
-        ("Name another --host, --http-port or --grpc-port; 0 takes a free port.",),
+        ("Choose another --host, --http-port or --grpc-port. Port 0 means any free port.",),
     ),
     # FW9xx: Fairway itself.
     CodeEntry(
         Code.BUG,
         "Fairway has a bug",
         "fairway",
-        "Something happened that should be impossible.",
-        ("Report it with the traceback.",),
+        "Fairway reached a state that its code rules out.",
+        ("Report the bug with the traceback.",),
     ),
 )
 

@@ -98,7 +98,7 @@ def _read_recorded_example(
 def _make_declared_spec(value: OnnxValue) -> TensorSpec:
     if value.shape is None or value.dtype not in DTYPES:
         todo = (f"Say what it is: --input '{value.name}: float32[batch, 3]'.",)
-        raise complain(Code.NO_INPUTS, f"the file has no record, and says of an input only {value}", todo=todo)
+        raise complain(Code.NO_INPUTS, f"the file has no record, and declares an input only as {value}", todo=todo)
     return TensorSpec(value.name, value.dtype, tuple(_make_size(value.name, i, s) for i, s in enumerate(value.shape)))
 
 

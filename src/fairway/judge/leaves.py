@@ -96,7 +96,7 @@ class ConditionPart:
     code: types.CodeType
 
     def read(self, frame: types.FrameType) -> PlainValue:
-        """Return its value in the frame, or None if that cannot be compared."""
+        """Return the value of this part in a frame, or None if it is not a plain value."""
         try:
             return to_plain_value(eval(self.code, frame.f_globals, frame.f_locals))
         except Exception:

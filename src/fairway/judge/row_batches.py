@@ -32,7 +32,7 @@ class Batch:
         return ("normal",) if self.edge is None else ("normal", self.edge)
 
     def list_parts(self, flavor: Flavor) -> list[int]:
-        """Return the numbers of the parts with values of this flavor."""
+        """Return the indices of the parts with values of this flavor."""
         edge = [self.edge is not None and number % 2 == 1 for number in range(len(self.parts))]
         return [number for number, is_edge in enumerate(edge) if is_edge == (flavor != "normal")]
 

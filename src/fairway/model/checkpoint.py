@@ -78,7 +78,7 @@ def _read_file(path: Path, trust: bool, key: str | None) -> Mapping[str, torch.T
         return _read_safetensors(path)
     if not starts_with(path, ZIP_MAGIC) and path.stat().st_size > read_memory_bytes():
         size, available = format_bytes(path.stat().st_size), format_bytes(read_memory_bytes())
-        raise complain(Code.ASKS_TOO_MUCH, f"{path.name} has {size}; this machine has {available}")
+        raise complain(Code.ASKS_TOO_MUCH, f"{path.name} has {size}; this machine has {available} of memory")
     if not trust and (problem := find_unpacking_risk(path)):
         raise complain(Code.CHECKPOINT_UNREADABLE, f"{path.name} ({path.stat().st_size} bytes): {problem}")
     try:

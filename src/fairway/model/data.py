@@ -28,7 +28,7 @@ def read_data(subject: Subject, path: Path) -> list[list[torch.Tensor]]:
         raise complain(Code.DATA_UNREADABLE, f"{path} {'is not a regular file' if path.exists() else 'does not exist'}")
     if path.stat().st_size > read_memory_bytes():
         size, available = format_bytes(path.stat().st_size), format_bytes(read_memory_bytes())
-        raise complain(Code.ASKS_TOO_MUCH, f"{path.name} has {size}; this machine has {available}")
+        raise complain(Code.ASKS_TOO_MUCH, f"{path.name} has {size}; this machine has {available} of memory")
     return [check_sample(subject, _read_file(path), path.name)]
 
 
@@ -79,7 +79,7 @@ def _read_file(path: Path) -> Mapping[str, torch.Tensor]:
             with warnings.catch_warnings(action="ignore"):
                 loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=starts_with(path, ZIP_MAGIC))
         else:
-            raise complain(Code.DATA_UNREADABLE, f"{path.name} is none of .npz, .safetensors, .pt")
+            raise complain(Code.DATA_UNREADABLE, f"{path.name}: expected a .npz, .safetensors or .pt file")
     except UserError:
         raise
     except pickle.UnpicklingError as error:
@@ -102,10 +102,8 @@ def _read_npz(path: Path) -> dict[str, torch.Tensor]:
         members = [member for member in file.infolist() if member.filename.endswith(".npy")]
         total = sum(member.file_size for member in members)
         if total > read_memory_bytes():
-            raise complain(
-                Code.ASKS_TOO_MUCH,
-                f"{path.name} needs {format_bytes(total)}; this machine has {format_bytes(read_memory_bytes())}",
-            )
+            needed, available = format_bytes(total), format_bytes(read_memory_bytes())
+            raise complain(Code.ASKS_TOO_MUCH, f"{path.name} needs {needed}; this machine has {available} of memory")
         for member in members:
             with file.open(member) as stream:
                 promised = _count_promised_bytes(stream)

@@ -38,12 +38,15 @@ def read_dims(dims: UserDims, leaves: Sequence[TreeLeaf], top: Sequence[str]) ->
     if isinstance(dims, Sequence) and not isinstance(dims, str):
         if len(dims) > len(top):
             raise complain(
-                Code.UNKNOWN_INPUT, f"dims has {len(dims)} entries; the inputs are: {', '.join(top) or 'none'}"
+                Code.UNKNOWN_INPUT,
+                f"dims: expected one entry for each input ({', '.join(top) or 'none'}), got {len(dims)}",
             )
         dims = dict(zip(top, dims, strict=False))
     if not isinstance(dims, Mapping):
         raise complain(
-            Code.BAD_INPUTS, f"dims is {dims!r:.80}", todo=("Write dims={'" + "".join(top[:1]) + "': 'batch 3'}.",)
+            Code.BAD_INPUTS,
+            f"dims: expected a mapping by input name, got {dims!r:.80}",
+            todo=("Write dims={'" + "".join(top[:1]) + "': 'batch 3'}.",),
         )
     for name, declaration in dims.items():
         _read_declaration(str(name), declaration, by_name, declared)
@@ -91,7 +94,7 @@ def _read_shape(name: str, declaration: UserDims, tensor: torch.Tensor, declared
     if not isinstance(declaration, Sequence):
         raise complain(
             Code.BAD_INPUTS,
-            f"dims[{name!r}] is {declaration!r:.80}",
+            f"dims[{name!r}]: expected the sizes of all axes, got {declaration!r:.80}",
             todo=(f"Write {{{name!r}: 'batch 3'}} or {{axis: name}}.",),
         )
     if len(declaration) != rank:
@@ -162,7 +165,7 @@ def _read_torch_dim(name: str, axis: int, item: UserDims, seen: int, declared: D
         return Size(item.__name__)
     raise complain(
         Code.BAD_INPUTS,
-        f"dims[{name!r}], axis {axis}, is {item!r:.80}",
+        f"dims[{name!r}], axis {axis}: expected a size, got {item!r:.80}",
         todo=("Give a number, a name, or a torch.export Dim for each axis.",),
     )
 

@@ -139,7 +139,7 @@ class Dim:
                 Code.INPUTS_TOO_LARGE, f"dim {self.name}: {bounds[:MAX_SIZE_CHARACTERS]}; a bound is at most 2^40"
             )
         if not self.sizes:
-            raise complain(Code.EMPTY_RANGE, f"dim {self.name}: {bounds} holds no size")
+            raise complain(Code.EMPTY_RANGE, f"dim {self.name}: {bounds} contains no size")
 
     @property
     def sizes(self) -> range:

@@ -76,7 +76,10 @@ def plan_from_lines(model: torch.nn.Module, lines: list[str | TensorSpec]) -> In
             if takes_more and not rest:
                 args.append(Slot(index))
                 continue
-            raise complain(Code.UNKNOWN_INPUT, f"{item.name!r}; forward takes: {', '.join(everything) or 'nothing'}")
+            raise complain(
+                Code.UNKNOWN_INPUT,
+                f"forward has no input {item.name!r}; it takes: {', '.join(everything) or 'nothing'}",
+            )
         _put_leaf(kwargs, [top, *rest], Slot(index))
     missing = [n for n, p in parameters.items() if p.default is p.empty and n not in kwargs]
     if missing:
@@ -149,7 +152,10 @@ def _split_call(inputs: UserInputs) -> tuple[tuple[Tree, ...], dict[str, Tree]]:
         if len(inputs) == 2 and isinstance(inputs[0], tuple | list) and isinstance(inputs[1], Mapping):
             return tuple(inputs[0]), dict(inputs[1])
         return tuple(inputs), {}
-    raise complain(Code.BAD_INPUTS, f"inputs is of type {type(inputs).__name__}: {inputs!r:.80}")
+    raise complain(
+        Code.BAD_INPUTS,
+        f"inputs: expected spec lines, tensors or a function, got {type(inputs).__name__}: {inputs!r:.80}",
+    )
 
 
 def _bind_call(model: torch.nn.Module, inputs: UserInputs) -> tuple[Tree, dict[str, Tree]]:
@@ -177,7 +183,9 @@ def _find_tensors(named: Mapping[str, Tree]) -> list[TreeLeaf]:
     for leaf in leaves:
         if isinstance(leaf.value, np.ndarray):
             todo = ("Give torch tensors: torch.from_numpy(array).",)
-            raise complain(Code.BAD_INPUTS, f"the input {leaf.name!r} is a numpy array", todo=todo)
+            raise complain(
+                Code.BAD_INPUTS, f"expected a tensor for the input {leaf.name!r}, got a numpy array", todo=todo
+            )
     return [leaf for leaf in leaves if isinstance(leaf.value, torch.Tensor)]
 
 

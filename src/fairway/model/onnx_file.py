@@ -159,7 +159,7 @@ def check_memory(header: OnnxHeader) -> None:
     if header.tensor_bytes > read_memory_bytes():
         needed, available = format_bytes(header.tensor_bytes), format_bytes(read_memory_bytes())
         raise complain(
-            Code.ASKS_TOO_MUCH, f"{header.path.name}: its tensors need {needed}; this machine has {available}"
+            Code.ASKS_TOO_MUCH, f"{header.path.name}: its tensors need {needed}; this machine has {available} of memory"
         )
 
 

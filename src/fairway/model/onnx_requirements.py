@@ -268,7 +268,7 @@ def _read_integers(tensor: onnx.TensorProto) -> list[int]:
 def _make_memory_error(path: Path, what: str, needed: int) -> UserError:
     available = format_bytes(read_memory_bytes())
     return complain(
-        Code.ASKS_TOO_MUCH, f"{path.name}: {what} needs {format_bytes(needed)}; this machine has {available}"
+        Code.ASKS_TOO_MUCH, f"{path.name}: {what} needs {format_bytes(needed)}; this machine has {available} of memory"
     )
 
 

@@ -13,7 +13,7 @@ def find_output_leaves(value: Tree) -> list[TreeLeaf]:
     """Return the tensors among the outputs, by path; refuse a model that returns none."""
     leaves = flatten(value)
     if not leaves:
-        raise complain(Code.NO_OUTPUTS, f"forward returned {value!r:.80}")
+        raise complain(Code.NO_OUTPUTS, f"expected a tensor from forward, got {value!r:.80}")
     tensors = [leaf for leaf in leaves if isinstance(leaf.value, torch.Tensor)]
     if not tensors:
         raise complain(Code.NON_TENSOR_OUTPUT, describe_leaf(leaves[0]))
@@ -40,7 +40,9 @@ def name_outputs(leaves: list[TreeLeaf], given: tuple[str, ...] | None) -> tuple
     if given is not None:
         if len(given) != len(leaves) or len(set(given)) != len(given):
             own = [leaf.name or "output" for leaf in leaves]
-            raise complain(Code.NAMES_DO_NOT_FIT, f"output_names gives {list(given)}; forward returns {own}")
+            raise complain(
+                Code.NAMES_DO_NOT_FIT, f"output_names: expected a distinct name for each of {own}, got {list(given)}"
+            )
         return given
     names = []
     for leaf in leaves:

@@ -156,7 +156,7 @@ def _find_object(address: str) -> tuple[Path, str, ModelSource]:
         recipes = [n for n, value in vars(module).items() if isinstance(value, Recipe)]
         if len(recipes) != 1:
             count = f"{len(recipes)} recipes" if recipes else "no recipe"
-            raise complain(Code.RECIPE_WITHOUT_MODEL, f"{address} holds {count}{_suggest_names(module, location)}")
+            raise complain(Code.RECIPE_WITHOUT_MODEL, f"{address} contains {count}{_suggest_names(module, location)}")
         name = recipes[0]
     with _report_errors(location):  # the module's own __getattr__ may fail
         if not hasattr(module, name):
@@ -293,7 +293,10 @@ def _build_model(source: ModelSource, address: str, home: Path) -> object:
     if isinstance(source, str | Path):
         return home / source
     if not callable(source):
-        raise complain(Code.RECIPE_WITHOUT_MODEL, f"{address} is of type {type(source).__name__}")
+        raise complain(
+            Code.RECIPE_WITHOUT_MODEL,
+            f"{address}: expected a model, or a function that returns one, got {type(source).__name__}",
+        )
     if not isinstance(source, type) and _needs_arguments(source):
         return source
     with _report_errors(address):

@@ -83,6 +83,6 @@ def _read_index(path: Path) -> Shards:
                 Code.CHECKPOINT_UNREADABLE, f"{path.name} names {name!r:.200}; shards must be in the same folder"
             )
         if not is_regular_file(path.with_name(name)):
-            raise complain(Code.CHECKPOINT_MISSING, f"{path.with_name(name)}, which {path.name} names")
+            raise complain(Code.CHECKPOINT_MISSING, f"{path.with_name(name)}, which {path.name} names, does not exist")
         files.append(path.with_name(name))
     return Shards(tuple(files), file_of, path.name)

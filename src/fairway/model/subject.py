@@ -135,7 +135,7 @@ def build_subject(
             plan = plan_from_examples(model, inputs, dims)
     spec = plan.spec
     if not spec:
-        raise complain(Code.NO_INPUTS, "the model is given no input tensor")
+        raise complain(Code.NO_INPUTS, "expected at least one input tensor, got none")
     named = dict.fromkeys(n for s in spec for n in s.dims)
     domain = build_domain(named, {**plan.bounds, **(bounds or {})}, multiples or {}, plan.seen)
     check_sizes(spec, domain)
@@ -174,14 +174,20 @@ def check_translations(translations: object) -> OperatorFunctions:
     if translations is None:
         return {}
     if not isinstance(translations, Mapping):
-        raise complain(Code.BAD_TRANSLATION, f"translations is of type {type(translations).__name__}, not a mapping")
+        raise complain(
+            Code.BAD_TRANSLATION,
+            f"translations: expected a mapping of operators to functions, got {type(translations).__name__}",
+        )
     for operator, function in translations.items():
         if isinstance(operator, OpOverloadPacket):
             packet: Tree = operator
             choices = ", ".join(f"torch.ops.{packet}.{name}" for name in packet.overloads())
             raise complain(Code.BAD_TRANSLATION, f"torch.ops.{packet} has several forms; name one: {choices}")
         if not isinstance(operator, OpOverload):
-            raise complain(Code.BAD_TRANSLATION, f"{operator!r:.200} is not an operator")
+            raise complain(
+                Code.BAD_TRANSLATION,
+                f"translations: expected an operator such as torch.ops.aten.add.Tensor, got {operator!r:.200}",
+            )
         if not callable(function):
             raise complain(
                 Code.BAD_TRANSLATION, f"the translation of torch.ops.{operator} cannot be called: {function!r:.200}"
@@ -198,7 +204,7 @@ def check_sizes(spec: Sequence[TensorSpec], domain: Domain) -> None:
                 if not _is_valid_size(size, point):
                     raise complain(
                         Code.EMPTY_RANGE,
-                        f"{item.name} axis {axis}: {size} is not a size at {describe_point(point)}",
+                        f"{item.name} axis {axis}: {size} gives no valid size at {describe_point(point)}",
                         todo=("Give bounds for which the size is at least 0: --dim name=low..high.",),
                     )
         width = getattr(torch, item.dtype).itemsize
@@ -208,11 +214,14 @@ def check_sizes(spec: Sequence[TensorSpec], domain: Domain) -> None:
         if needed > read_memory_bytes():
             sizes = "fixed" if not point else describe_point(point)
             total, available = format_bytes(needed), format_bytes(read_memory_bytes())
-            raise complain(Code.INPUTS_TOO_LARGE, f"{item} at {sizes}: {total} of inputs; this machine has {available}")
+            raise complain(
+                Code.INPUTS_TOO_LARGE,
+                f"{item} at {sizes}: the inputs take {total}; this machine has {available} of memory",
+            )
 
 
 def _find_corners(names: Sequence[str], domain: Domain) -> Iterator[dict[str, int]]:
-    """Yield every corner over the names, or of many names the lowest and highest alone: each doubles the number."""
+    """Yield the corners of the domain over these dims, or of many dims only two: each dim doubles the number."""
     ends = [(domain[name].sizes[0], domain[name].sizes[-1]) for name in names]
     corners = product(*ends) if len(ends) <= MAX_NAMES else zip(*ends, strict=True)
     for corner in corners:
@@ -239,6 +248,7 @@ def _choose_example_sizes(seen: Mapping[str, int], spec: Sequence[TensorSpec], d
 def _rename_inputs(spec: tuple[TensorSpec, ...], names: Sequence[str]) -> tuple[TensorSpec, ...]:
     if len(names) != len(spec) or len(set(names)) != len(names):
         raise complain(
-            Code.NAMES_DO_NOT_FIT, f"input_names gives {list(names)}; the inputs are {[s.name for s in spec]}"
+            Code.NAMES_DO_NOT_FIT,
+            f"input_names: expected a distinct name for each of {[s.name for s in spec]}, got {list(names)}",
         )
     return tuple(TensorSpec(n, s.dtype, s.shape, s.values) for n, s in zip(names, spec, strict=True))

@@ -16,7 +16,7 @@ Tree: TypeAlias = Any
 
 @dataclass(frozen=True)
 class Slot:
-    """The place in a template of the tensor with this number."""
+    """Marks the place of a tensor in a template by its number."""
 
     index: int
 

@@ -170,7 +170,7 @@ def write_data(values: list[ir.Value], path: Path) -> None:
 
 
 def _make_identity_key(tensor: ir.TensorProtocol) -> object:
-    """Return a key that is equal for tied weights: those with the same bytes in memory, read in the same way."""
+    """Return a key that tied weights share: the place of their bytes, and how these are read."""
     if isinstance(tensor, ir.ExternalTensor):
         return str(tensor.path), tensor.offset, tensor.length
     raw = getattr(tensor, "raw", None)

@@ -195,7 +195,7 @@ class FindingRecord(RecordPart):
     todo: Many[Text] = ()
     upstream: Many[Text] = ()
     artifacts: Many[Text] = ()
-    """Files that were kept to look into."""
+    """Files that were kept for inspection."""
     data: Mapping[str, JsonValue] = {}
 
 

@@ -1,4 +1,4 @@
-"""Find attributes of libraries that are no longer what they were."""
+"""Find attributes of libraries that were changed and not restored."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Snapshot:
 
 
 def take_snapshot() -> Snapshot:
-    """Return what the libraries' attributes are now."""
+    """Return the present values of the libraries' attributes."""
     modules = [
         (name, module)
         for name, module in [*sys.modules.items()]

@@ -19,7 +19,7 @@ from fairway.torch_internals import forward_hooks, forward_pre_hooks, module_buf
 
 
 class MixedModel(nn.Module):
-    """A model with something that each of several remedies looks for."""
+    """A model in which several remedies find their defect."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class MixedModel(nn.Module):
 def make_case(
     route: str, model: nn.Module | None = None, args: tuple[object, ...] = (), input_names: tuple[str, ...] = ()
 ) -> Case:
-    """Make a case as the ladder does. The default model has something for several remedies."""
+    """Make a case as the ladder does. In the default model several remedies find their defect."""
     if model is None:
         model, input_names = MixedModel(), ("x", "mask")
         args = (torch.randn(2, 3, 4), torch.ones(2, 3, dtype=torch.int64))

@@ -69,7 +69,7 @@ class Janitor:
                 self._process.stdin.write(json.dumps([sign, kind, what]).encode() + b"\n")
 
     def let_go(self) -> None:
-        """Close this process's end of the pipe. Forked children do this, because their own end means nothing."""
+        """Close this process's end of the pipe. A forked child must not hold it open after its parent has ended."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
 
@@ -217,7 +217,7 @@ def replace_file(path: Path, content: str | bytes, is_durable: bool = False) -> 
 
 
 def flush_to_disk(path: Path) -> None:
-    """Wait until the bytes of a file, or the names in a folder, are on the disk, before a later rename is."""
+    """Write a file's bytes, or a folder's names, to the disk now, so that no later rename reaches the disk first."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

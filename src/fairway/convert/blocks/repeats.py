@@ -117,7 +117,7 @@ def _make_gap(block: torch.nn.Module, output: list[object]) -> torch.nn.Module:
 
 
 def keep_more_blocks(repeats: tuple[Repeat, ...]) -> tuple[Repeat, ...]:
-    """Return the runs with three captured blocks each, for when two were too few; nothing if all have three already."""
+    """Return the runs with three captured blocks each, to try if two were too few. Empty if all have three already."""
     if all(repeat.kept == DEFAULT_KEPT_BLOCKS for repeat in repeats):
         return ()
     return tuple(replace(repeat, kept=DEFAULT_KEPT_BLOCKS) for repeat in repeats if repeat.count > DEFAULT_KEPT_BLOCKS)

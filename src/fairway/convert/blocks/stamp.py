@@ -174,7 +174,7 @@ class BlockPair:
         )
 
     def _settle_source(self, source: InputSource) -> InputSource:
-        """Complete a source: each block makes the values it hands on, and the first alone makes shared values."""
+        """Complete a source: every block makes the values that it passes on, and only the first makes shared values."""
         value = source.value
         if value is None or value not in self.owned or (source.kind == "shared" and value not in self.twins):
             return source
@@ -304,7 +304,7 @@ def _find_names(dim: int | ir.SymbolicDim) -> set[str]:
 
 
 def _redirect_readers(graph: ir.Graph, pattern: Block, last: Block, inside: set[ir.Node]) -> None:
-    """Let the nodes outside that read the pattern's outputs read those of the last block."""
+    """Connect the nodes outside that read the pattern's outputs to the last block's outputs."""
     for old_node, new_node in zip(pattern.nodes, last.nodes, strict=True):
         for old, new in zip(old_node.outputs, new_node.outputs, strict=True):
             for user, place in tuple(old.uses()):

@@ -102,7 +102,9 @@ def _refuse_other_models(model: torch.nn.Module) -> None:
             Code.NOT_A_GENERATOR, f"{kind} has no `generate`; a …ForCausalLM or …ForConditionalGeneration has"
         )
     if known.config.get_text_config(decoder=True) is not known.config and not known.config.is_encoder_decoder:
-        raise complain(Code.NOT_A_GENERATOR, f"{kind} has parts for more than text")
+        raise complain(
+            Code.NOT_A_GENERATOR, f"expected a model of text alone, got {kind}, which also takes images or sound"
+        )
 
 
 def _read_features(model: TransformersModel) -> tuple[int, int] | None:
@@ -112,7 +114,11 @@ def _read_features(model: TransformersModel) -> tuple[int, int] | None:
     encoder = model.get_encoder()
     known = all(hasattr(encoder, name) for name in ("conv1", "conv2", "max_source_positions"))
     if model.main_input_name != "input_features" or not known:
-        raise complain(Code.NOT_A_GENERATOR, f"{type(model).__name__} generates from {model.main_input_name}")
+        name = type(model).__name__
+        raise complain(
+            Code.NOT_A_GENERATOR,
+            f"expected a model of text or fixed-length speech; {name} takes {model.main_input_name}",
+        )
     frames = int(encoder.max_source_positions) * int(encoder.conv1.stride[0]) * int(encoder.conv2.stride[0])
     return int(model.config.num_mel_bins), frames
 
@@ -124,7 +130,7 @@ def _read_layers(model: TransformersModel, cache: TransformersCache) -> tuple[La
     layers = getattr(cache, "layers", None)
     if not layers:
         kind = "no past_key_values" if cache is None else f"a {type(cache).__name__}"
-        raise complain(Code.CACHE_NOT_KEY_VALUE, f"{name} returns {kind}")
+        raise complain(Code.CACHE_NOT_KEY_VALUE, f"expected a cache with a list of layers; {name} returns {kind}")
     # Compared by exact type: subclasses have more state.
     other = [
         (i, type(layer).__name__)
@@ -134,7 +140,8 @@ def _read_layers(model: TransformersModel, cache: TransformersCache) -> tuple[La
     if other:
         place, kind = other[0]
         raise complain(
-            Code.CACHE_NOT_KEY_VALUE, f"{len(other)} of {len(layers)} layers of {name}, first layer {place}: {kind}"
+            Code.CACHE_NOT_KEY_VALUE,
+            f"{len(other)} of {len(layers)} layers of {name} keep another state, first layer {place}: {kind}",
         )
     empty = [i for i, layer in enumerate(layers) if not layer.is_initialized]
     if empty:

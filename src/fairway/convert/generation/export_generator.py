@@ -87,7 +87,7 @@ def generate_folder(
     """Examine the model, export each graph, generate with all of them, and deliver the folder unless it is wrong."""
     check_folder(folder, options.overwrite)
     if options.steps < 1:
-        raise complain(Code.UNKNOWN_OPTION, f"{options.steps} steps; at least one is needed")
+        raise complain(Code.UNKNOWN_OPTION, f"steps: expected at least 1, got {options.steps}")
     with Workers(settings.limits) as workers, make_workshop(folder.absolute(), workers.janitor) as shop:
         on_event = send_to_both(progress or ignore_event, ProgressFile(shop, folder.name, type(model).__name__))
         job = GenerationJob(model, folder, settings, options, workers, on_event)
@@ -180,12 +180,15 @@ def _check_prompts(prompts: Sequence[Sequence[int]] | None, anatomy: Anatomy) ->
         return
     if anatomy.features is not None or not prompts or not all(len(row) for row in prompts):
         raise complain(
-            Code.BAD_INPUTS, "prompts are lists of token ids, none of them empty; a model of speech takes none"
+            Code.BAD_INPUTS,
+            "prompts: expected lists of token ids, none of them empty, and no prompts for a speech model",
         )
     for number, row in enumerate(prompts):
         outside = [token for token in row if not 0 <= token < anatomy.vocabulary]
         if outside:
-            raise complain(Code.BAD_INPUTS, f"prompt {number} holds token {outside[0]}; there are {anatomy.vocabulary}")
+            raise complain(
+                Code.BAD_INPUTS, f"prompt {number} contains token {outside[0]}; expected 0..{anatomy.vocabulary - 1}"
+            )
 
 
 def _deliver(

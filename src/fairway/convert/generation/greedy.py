@@ -160,7 +160,7 @@ def follow_tokens(player: Player, prompt: Prompt, generated: GeneratedTokens, on
 def make_prompts(
     anatomy: Anatomy, rows: Sequence[Sequence[int]] | None, longest: int, padding: int, seed: int = 1
 ) -> tuple[Prompt, Prompt]:
-    """Return one prompt alone, and a batch of prompts of different lengths: the given rows, or random ones.
+    """Return one prompt alone, and a batch of prompts of different lengths: the user's, or random ones.
 
     A decoder's prompts are padded on the left, an encoder's on the right, like tokenizers do. Speech has one length.
     """

@@ -113,7 +113,7 @@ def _trace_nodes(program: torch.export.ExportedProgram, registry: object) -> lis
 
 
 def _is_kept_whole(op: object) -> bool:
-    """Say whether torch keeps a composite operator, because it changes nothing and returns no view."""
+    """Return whether torch keeps a composite operator, because it changes nothing and returns no view."""
     return _is_operator(op) and bool(torch_internals.is_preservable_composite(op))
 
 
@@ -138,7 +138,7 @@ def _must_be_decomposed(node: Node, known: set[object], table: Table) -> bool:
 
 
 def _is_arithmetic(function: object) -> bool:
-    """Say whether a function is arithmetic on sizes and numbers."""
+    """Return whether a function is arithmetic on sizes and numbers."""
     name = getattr(function, "__name__", "")
     return function in (operator.getitem, getattr(operator, name, None), getattr(math, name, None)) or (
         name.startswith("sym_") and function is getattr(torch, name, None)
@@ -216,5 +216,5 @@ def _replace_nodes(program: torch.export.ExportedProgram, parts: Sequence[NodePa
 
 
 def _is_needed(node: Node) -> bool:
-    """Say whether an unused node must stay. Arithmetic and drawing random numbers have no effect."""
+    """Return whether an unused node must stay because it has an effect. Arithmetic and random numbers have none."""
     return node.op in ("placeholder", "output") or (_is_operator(node.target) and node.is_impure(impure_random=False))

@@ -1,4 +1,4 @@
-"""Report models of which PyTorch's inference fast path for attention gives other results than the documented path."""
+"""Report models whose results change with PyTorch's inference fast path for attention."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check_fast_path(subject: Subject, point: Point) -> list[Finding]:
 
 
 def _compare_paths(subject: Subject, tensors: list[torch.Tensor]) -> list[int]:
-    """Return the numbers of the outputs that differ."""
+    """Return the indices of the outputs that differ between the two paths."""
     outputs = run_eager(subject, tensors)
     was_enabled = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(True)

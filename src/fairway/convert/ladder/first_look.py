@@ -62,7 +62,7 @@ def look_at_more_blocks(session: ExportSession, look: FirstLook, rung: Rung) -> 
 
 
 def blames_blocks(rung: Rung) -> bool:
-    """Say whether the entire model may do better than its first blocks. A failure without a file does not count."""
+    """Return whether the entire model may do better than its first blocks. A failure without a file does not count."""
     judged = rung.evidence is not None and rung.verdict != "verified"
     return judged or any(finding.code in (Code.BLOCKS_DIFFER, Code.RUNTIME_REFUSES) for finding in rung.findings)
 

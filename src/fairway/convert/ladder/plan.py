@@ -130,7 +130,7 @@ def _plan_decisions(rungs: Sequence[Rung], settings: Settings) -> list[PlannedRu
 
 
 def _find_ruled_out(rungs: Sequence[Rung]) -> set[str]:
-    """Return the names of steps that must end like one that was tried."""
+    """Return the names of steps that would end in the same way as one that was tried."""
     out: set[str] = set()
     for rung in rungs:
         rewritten = any(name in SOURCE_REMEDIES for name, _ in rung.remedies)

@@ -114,7 +114,7 @@ def _report_left_out(subject: Subject, outputs: object) -> list[Finding]:
     there = find_non_tensors(subject.model(*args, **kwargs))
     for name, leaf in here.items():
         if name not in there or leaf.value != there[name].value:
-            raise complain(Code.NON_TENSOR_OUTPUT, f"{describe_leaf(leaf)}; it is not always the same")
+            raise complain(Code.NON_TENSOR_OUTPUT, f"{describe_leaf(leaf)}; its value differs between two examples")
     return [Finding(Code.OUTPUT_LEFT_OUT, describe_leaf(leaf)) for leaf in here.values()]
 
 

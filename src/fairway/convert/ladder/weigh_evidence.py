@@ -1,4 +1,4 @@
-"""From evidence to a verdict and its findings."""
+"""Derive the verdict and its findings from the evidence."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def join_models(
     fixed: Sequence[FixedDims],
     linked: Mapping[str, str],
 ) -> ir.Model:
-    """Return one model that runs `models[i]` if `regions[i]` is the first that holds.
+    """Return one model that runs `models[i]` if `regions[i]` is the first whose condition is true.
 
     `fixed` has the dims that each capture fixed, to declare the outputs. The models are consumed.
     """

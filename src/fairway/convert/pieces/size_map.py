@@ -112,7 +112,7 @@ def _add_points(grid: Grid, points: Sequence[Mapping[str, int]]) -> Grid:
 
 
 def thin_indices(indices: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
-    """Return up to `most` of the numbers, evenly spread, with the first and the last among them."""
+    """Return up to `most` of the indices, evenly spread, with the first and the last among them."""
     if len(indices) <= most:
         return indices
     return indices[np.unique(np.linspace(0, len(indices) - 1, most).astype(np.int64))]

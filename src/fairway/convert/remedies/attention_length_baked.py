@@ -1,10 +1,10 @@
-"""nn.MultiheadAttention and the Transformer layers keep their lengths, and are written with ONNX's operators.
+"""nn.MultiheadAttention and the Transformer layers keep their sequence lengths dynamic.
 
 There are two defects. The inference fast path is one fused operator without a translation, which the tracer and strict
 capture record. And if query, key and value share one projection, its result is taken apart with `unflatten` and
-`squeeze`. The TorchScript exporter then takes the example's sizes for fixed and folds them into the Reshape that splits
-the heads. So the fast path is switched off during capture, and the shared projection is computed as three: the same
-matrix cut in rows.
+`squeeze`. The TorchScript exporter then treats the example's sizes as constants, and folds them into the Reshape that
+splits the heads. So the fast path is switched off during capture, and the shared projection is computed as three: the
+same matrix cut in rows.
 
 Limit: with `src_key_padding_mask`, nn.TransformerEncoder's fast path writes zeros into padded rows, and with a float
 mask it returns NaN. The file computes the documented path, as eager PyTorch does under
@@ -71,7 +71,7 @@ REMEDY = Remedy(
     stage="library",
     affected={"torch": "==2.13.*"},
     upstream=("pytorch/pytorch#122321", "pytorch/pytorch#117209", "pytorch/pytorch#143107"),
-    safety="One matrix product is done as three, by rows; the fast path is the same attention, fused.",
+    safety="Products with three parts of a matrix equal one with all of it; the fast path is the same attention.",
     detect=detect,
     apply=apply,
     order=20,

@@ -4,7 +4,8 @@ onnxruntime 1.31 has no CPU kernel for MatMul, Add, Relu and nearly everything e
 loaded, and Conv below opset 22 is not even legal. Each such node gets its inputs cast to float32 and its outputs cast
 back, as PyTorch's own kernels do.
 
-Refuses nothing, since the graph is not known yet. Can be removed when the runtime has the kernels.
+Never refuses, because the graph does not exist yet when remedies are chosen. Can be removed when the runtime has the
+kernels.
 """
 
 from __future__ import annotations

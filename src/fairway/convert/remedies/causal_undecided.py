@@ -1,4 +1,4 @@
-"""nn.TransformerEncoder and nn.TransformerDecoder use their mask as given, and do not ask if it is causal.
+"""nn.TransformerEncoder and nn.TransformerDecoder use their mask as given, and do not check whether it is causal.
 
 With a mask and no hint, both compare the mask's values with a causal one, only to choose a faster kernel. torch.export
 cannot decide that while it captures. The tracer decides it for the example and writes a file without the mask if the

@@ -1,9 +1,10 @@
-"""Computes with complex tensors as with their real and imaginary parts.
+"""Operators on complex tensors are computed on their real and imaginary parts.
 
-ONNX has no complex operators. torch.onnx computes with pairs of real numbers, and has a second table for operators on
-them, which covers some forty; `freqs[:, :, None]` of a rotary embedding, a slice that is written into a spectrum, or an
-einsum of a Fourier layer end in "No ONNX function found". A `custom_translation_table` does not reach that table. So
-the program of torch.export is rewritten on real tensors before it is translated; only the DFT itself stays.
+ONNX has no complex operators. torch.onnx computes with pairs of real numbers, and has translations of some forty
+operators for them. The others end in "No ONNX function found", such as `freqs[:, :, None]` of a rotary embedding, a
+slice written into a spectrum, or an einsum of a Fourier layer. A `custom_translation_table` cannot add any. So the
+program of torch.export is rewritten with real tensors before it is translated. Only the DFT itself is left to
+torch.onnx.
 
 Refuses under the TorchScript exporter, which has no complex numbers at all.
 """
@@ -49,7 +50,7 @@ def _touches_complex(node: Node) -> bool:
 
 
 def rewrite_on_parts(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Return the program with its operators on complex tensors written on real ones."""
+    """Return the program with its operators on complex tensors replaced by operators on real tensors."""
     program = _make_functional(program)
     graph = program.graph_module.graph
     parts: dict[Node, RuleValue] = {}
@@ -84,7 +85,7 @@ def _make_functional(program: torch.export.ExportedProgram) -> torch.export.Expo
 
 
 def _writes_in_place(program: torch.export.ExportedProgram) -> bool:
-    """Tell whether something is written into a complex tensor, or into what comes from one and may be a view."""
+    """Return whether the program writes into a complex tensor, or into a possible view of one."""
     derived: set[Node] = set()
     for node in program.graph.nodes:
         if is_complex_node(node) or not derived.isdisjoint(node.all_input_nodes):
@@ -95,7 +96,7 @@ def _writes_in_place(program: torch.export.ExportedProgram) -> bool:
 
 
 def _rename_outputs(program: torch.export.ExportedProgram) -> None:
-    """Let the signature name the nodes that the graph returns now."""
+    """Update the program's signature to the output nodes that the graph has now."""
     returned: RuleValue = program.graph.output_node().args[0]
     for spec, node in zip(program.graph_signature.output_specs, returned, strict=True):
         if isinstance(node, Node) and spec.arg.name != node.name:
@@ -110,7 +111,7 @@ def _find_rule(node: Node) -> Callable[..., RuleValue] | None:
 
 
 def _rewrite(graph: Graph, node: Node, parts: dict[Node, RuleValue]) -> bool:
-    """Put a node's counterpart on real tensors into the graph; tell whether there is one."""
+    """Add the node's counterpart on real tensors to the graph. Return whether there is one."""
     if node.target is operator.getitem:
         source: RuleValue = node.args[0]
         if source in parts and isinstance(parts[source], list):
@@ -155,7 +156,7 @@ def _replace_nodes(value: RuleValue, here: dict[Node, RuleValue]) -> RuleValue:
 
 
 def _get_parts(graph: Graph, node: Node, parts: dict[Node, RuleValue]) -> RuleValue:
-    """Return the nodes of a complex node's parts; those of an input or of an operator left whole are made here."""
+    """Return the nodes of a complex node's parts. Add them for an input, and for an operator that was not rewritten."""
     if node not in parts:
         traced, _ = trace_rule(lambda value: take_parts(value), [node.meta["val"]])
         source = next(n for n in traced.nodes if n.op == "placeholder")
@@ -173,7 +174,7 @@ def _find_next_operator(node: Node) -> Node:
 
 
 def _replace(graph: Graph, node: Node, made: RuleValue, parts: dict[Node, RuleValue]) -> bool:
-    """Keep the parts for the nodes behind, and put a complex tensor made of them where one is still needed."""
+    """Store the parts for the nodes after this one. Build a complex tensor from them where one is still needed."""
     if isinstance(made, Node):
         node.replace_all_uses_with(made)
         return True

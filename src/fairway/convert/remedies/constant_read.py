@@ -1,15 +1,15 @@
 """A question about a value that no input reaches, such as `if torch.all(self.zeros)`, is answered with the value.
 
-torch.export computes with tensors that have no values, parameters and buffers among them. So it stops at `.item()`, at
-`if` on a tensor, at `.tolist()` and `.numpy()`, and at masks and `nonzero`. It also does so if every number behind them
-is fixed: a parameter, a buffer, or a tensor that `forward` creates from plain numbers. Here the calls on such tensors
-are repeated on their real values during the capture, and the results are the answers. A tensor that depends on an
-input, by values or by sizes, or on random numbers is never read.
+torch.export computes with tensors without values, even for parameters and buffers. So it stops at `.item()`, at `if` on
+a tensor, at `.tolist()` and `.numpy()`, and at masks and `nonzero`. It stops even if the value is fixed, because it
+comes from a parameter, a buffer, or a tensor that `forward` creates from plain numbers. The remedy repeats the calls on
+such tensors with their real values during the capture, and answers with the results. A tensor is never read if it
+depends on an input's values, on an input's sizes, or on random numbers.
 
-Of equal blocks only some may be captured. A value is read in one of them only if all blocks have the same.
+Of equal blocks in a row only some are captured. A value in such a block is read only if it is the same in all blocks.
 
-Refuses under strict capture, which reads a mode's own code as part of the model, and for traces, which run with real
-values.
+Refuses under strict capture, which would capture the remedy's own code with the model, and for traces, which run with
+real values anyway.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def apply(case: Case, match: Match) -> Applied:
 
 
 def _running_lines() -> Iterator[tuple[str, int]]:
-    """Yield the lines of the model's own code that are being run."""
+    """Yield the lines of the model's own code on the call stack."""
     frame: Any = sys._getframe(1)
     while frame is not None:
         if is_model_source(frame.f_code.co_filename):

@@ -80,7 +80,7 @@ class Case:
         return dict(signature.bind(*self.args, **self.kwargs).arguments)
 
     def list_if_used(self) -> Callable[[], None]:
-        """Have the record name the remedy being applied only if the returned function is called."""
+        """Return a function that the remedy calls when it has an effect. If it does not, the record leaves it out."""
         name = self.applying
         self.listed_if_used.add(name)
         return lambda: self.used.add(name)

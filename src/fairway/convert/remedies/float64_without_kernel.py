@@ -3,8 +3,8 @@
 onnxruntime 1.31 has Erf, Gelu, Softplus, Elu, Selu, LeakyRelu and Mish in float32 only, so a float64 model with one of
 them cannot be loaded. It has Exp, Log, Tanh and arithmetic. Erf is computed with polynomials.
 
-Refuses nothing, since the graph is not known yet. Convolutions and recurrent layers, which have no float64 kernel
-either, are left alone.
+Never refuses, because the graph does not exist yet when remedies are chosen. Convolutions and recurrent layers, which
+have no float64 kernel either, are left alone.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""Attention returns zeros for rows that are fully masked, as PyTorch does, and may have three dims.
+"""Attention returns zeros for rows that are fully masked, as PyTorch does, and accepts tensors of three dims.
 
 `F.scaled_dot_product_attention` returns zeros for a query whose keys are all masked by `False` or minus infinity. Below
 opset 23, torch 2.13's exporter writes a file that returns the values' average in the one case and NaN in the other.
-From 23 on it writes ONNX's Attention. With that, onnxruntime 1.31 also takes a row of the lowest finite number for
-empty, unlike PyTorch, and refuses the masks of nn.MultiheadAttention. Queries without a head dim fail to convert at
-every opset. So the operator is written out: scores, mask, softmax, and zeros if a row's largest score is minus
-infinity.
+From 23 on it writes ONNX's Attention. With that, onnxruntime 1.31 treats a row of the lowest finite number as empty,
+unlike PyTorch, and refuses the masks of nn.MultiheadAttention. Queries without a head dim fail to convert at every
+opset. So the operator is written out: scores, mask, softmax, and zeros if a row's largest score is minus infinity.
 
-The cost is the fused Attention node of opset 23. Refuses under the TorchScript exporter, which is right for bool masks
-and has no such hook, and if no code of the model calls attention.
+The file then has no fused Attention node of opset 23. Refuses under the TorchScript exporter, which is right for bool
+masks and takes no translations, and if no code of the model calls attention.
 """
 
 from __future__ import annotations

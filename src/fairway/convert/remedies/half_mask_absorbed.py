@@ -1,4 +1,4 @@
-"""A score under a float16 mask is the mask itself, as PyTorch rounds it.
+"""Scores that a float16 mask excludes are rounded away, as in PyTorch.
 
 Additive masks hold the lowest float16, -65504. The next number is 32 away, so in PyTorch a score that is added to it is
 rounded away, and a fully masked row attends evenly. ONNX Runtime has no float16 Add on the CPU. It computes in float32

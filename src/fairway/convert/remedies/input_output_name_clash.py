@@ -5,8 +5,7 @@ that no runtime loads, and the TorchScript exporter renames the input without a 
 `<name>_out`, with a number if that is taken. An output that is an input, a weight or another output gets an Identity
 node.
 
-The new names stay in the case after the capture, since the file has them. The note lists them. Refuses if all names
-differ. No upstream issue is known.
+The file has the new names, and the note lists them. Refuses if all names differ. No upstream issue is known.
 """
 
 from __future__ import annotations

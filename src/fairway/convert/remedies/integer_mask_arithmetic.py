@@ -4,8 +4,8 @@ torch 2.13 decomposes `aten.rsub.Scalar` into `aten.sub` with the number in fron
 for that, so every float number minus an integer tensor fails to convert. With a translation of `rsub` the exporter does
 not decompose it.
 
-Refuses under the TorchScript exporter, which promotes types itself, before the regression, if the default float type is
-not float32, and if no code of the model subtracts a tensor from a number and no earlier attempt failed on it.
+Refuses under the TorchScript exporter, which promotes types itself, before torch 2.13, if the default float type is not
+float32, and if no code of the model subtracts a tensor from a number and no earlier attempt failed on it.
 """
 
 from __future__ import annotations

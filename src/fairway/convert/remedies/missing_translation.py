@@ -1,4 +1,4 @@
-"""Operators for which torch.onnx has no translation, or a wrong one, are translated here.
+"""Adds translations of operators that torch.onnx lacks or translates wrongly.
 
 torch 2.13 ends with "No ONNX function found" for some sixty operators that ONNX can express, and translates a dozen
 others wrongly for some arguments. `fairway.convert.translations` has all of them. If torch's own translation is right
@@ -7,7 +7,7 @@ sizes while they are captured are computed by other functions.
 
 The plug-ins' translations are added too. This is the first remedy of its stage, so that entries of the others win.
 
-Refuses under the TorchScript exporter, which has no such hook.
+Refuses under the TorchScript exporter, which takes no translations.
 """
 
 from __future__ import annotations

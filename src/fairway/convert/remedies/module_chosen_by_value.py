@@ -1,8 +1,9 @@
-"""A module picked by a number from a tensor becomes: run all of them, stack the results, gather by the tensor.
+"""If a number from a tensor picks a module, all modules run, and the tensor selects from their results.
 
-`.item()` leaves the graph, so the exporter freezes the choice it saw for the example, which is wrong even at the
-example's own shape. The index is kept as a tensor, and loops around the choice are rewritten with it. The remedy
-refuses if the modules are not a list to pick from by number, or if a loop around the choice cannot be rewritten.
+`.item()` leaves the graph, so the exporter freezes the choice that it saw for the example. The file is wrong for every
+other choice, even at the example's shape. The index is kept as a tensor, and loops around the choice are rewritten with
+it. The remedy refuses if the modules are not a list to pick from by number, or if a loop around the choice cannot be
+rewritten.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def keep_padded() -> Iterator[None]:
 
 
 def _skip_row_lengths(check: Untyped) -> Untyped:
-    """Return a check of a layer's inputs that accepts row lengths, which are no plain numbers."""
+    """Return a replacement for a layer's check of its inputs that accepts row lengths in place of batch sizes."""
 
     def check_others(self: Untyped, input: torch.Tensor, hidden: Untyped, batch_sizes: Untyped) -> None:
         if not isinstance(batch_sizes, RowLengths):

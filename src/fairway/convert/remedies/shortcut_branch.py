@@ -1,17 +1,17 @@
-"""A branch on a value that only saves work, such as `if mask.any(): x = fill(x, mask)`, always takes one side.
+"""A branch on a value that only saves work, such as `if mask.any(): x = fill(x, mask)`, is captured with one side only.
 
-torch.export cannot capture a decision on a value, and a trace keeps the example's. If both sides give the same result,
-because the longer side has no effect on inputs that do not need it, one side is captured. To find it, the model is run
-with each side: it must agree with the unchanged model over the corners of its domain.
+torch.export cannot capture a decision on a value, and a trace keeps the example's decision. If both sides give the same
+result, because the longer side has no effect on inputs that do not need it, one side is captured. To find it, the model
+is run with each side: it must agree with the unchanged model over the corners of its domain.
 
 A check of the inputs, `assert mask.any()` or `if mask.any(): raise`, keeps the side that legal inputs take: the other
 one gives no outputs.
 
-A size that depends on values, as of `mask.nonzero()`, counts as large if `forward` asks whether it is zero, as in
-`if rows.numel() == 0: return x`. The other side does nothing either when there are no rows.
+A size that depends on values, as of `mask.nonzero()`, counts as large if `forward` asks whether it is zero, as in `if
+rows.numel() == 0: return x`. The side for many rows does nothing either if there are none.
 
-Refuses before a capture has failed at such a decision, under strict capture, if no sample takes both sides of a branch,
-and if neither side agrees.
+Refuses until a capture has failed at such a decision. Also refuses under strict capture, if the samples took only one
+side of a branch, and if neither side agrees with the unchanged model.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Sizes that the model makes plain numbers, by `int`, `float`, `len` or `math`, stay symbolic under torch.export.
+"""A size stays symbolic under torch.export if the model passes it through `int`, `float`, `len` or `math`.
 
-`int(x.shape[1])` asks the size for its number, and torch.export answers with the example's. The dim is fixed, or the
-export raises. While the model is captured, its functions use other functions in place of `int`, `float`, `len`,
-`divmod`, `map`, `isinstance`, and of some functions of `math` and numpy. These keep a size as it is, and call the
-original for everything else.
+While torch.export captures, `int(x.shape[1])` returns the example's size. That fixes the dim, or the export fails. The
+remedy replaces `int`, `float`, `len`, `divmod`, `map`, `isinstance`, and some functions of `math` and numpy in the
+model's functions during the capture. The replacements keep a size symbolic, and call the original for everything else.
 
 Refuses under the TorchScript exporter, where sizes are tensors, under strict capture, which keeps sizes itself, and if
 no function of the model calls any of these. Can be removed once a `SymInt` survives `int()`, which Python forbids now.

@@ -1,8 +1,8 @@
-"""`x + 1e-8` stays in the file.
+"""Small constants, such as the one in `x + 1e-8`, stay in the file.
 
-onnxscript's optimizer runs at the end of every dynamo export. It takes a constant within 1e-8 of 0 for 0 and one within
-1e-5 of 1 for 1, and drops the operation. This removes the epsilon that keeps a norm from dividing by zero: the file is
-slightly wrong everywhere, and NaN for a row of zeros. With this remedy such a constant must be 0 or 1 exactly.
+onnxscript's optimizer runs at the end of every dynamo export. It treats a constant within 1e-8 of 0 as 0, and one
+within 1e-5 of 1 as 1, and drops the operation. This removes the epsilon that keeps a norm from dividing by zero: the
+file is slightly wrong everywhere, and NaN for a row of zeros. With this remedy such a constant must be 0 or 1 exactly.
 
 Refuses under the TorchScript exporter, which has another optimizer.
 """

@@ -1,4 +1,4 @@
-"""Index masks built with torch.vmap are traced as broadcasting, and captured by torch.export with their lookups.
+"""Masks that torch.vmap builds from indices can be traced, and captured by torch.export.
 
 The TorchScript tracer cannot follow vmap's batched tensors. It raises `unordered_map::at`, or records the example's
 sizes. A mask predicate such as `lambda b, h, q, k: k <= q`, mapped over one index vector after another, is the same as

@@ -1,4 +1,4 @@
-"""Find the names that a block of statements binds, writes into and appends to, and those that cross its border."""
+"""Find the names that statements bind, write into and append to, and those that they share with other code."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ Marked = set[tuple[types.FunctionType, str, int, int]]
 
 
 def _make_marker(function: types.FunctionType, marked: Marked) -> Callable[[ast.AST], bool]:
-    """Return a predicate for the function's marked nodes, in any copy of its tree."""
+    """Return a function that tells whether a node of any copy of the tree is one of the marked nodes."""
     return lambda node: (function, *_node_key(node)) in marked
 
 
@@ -221,7 +221,7 @@ def _node_key(node: ast.AST) -> tuple[str, int, int]:
 
 
 class _FunctionRewriter:
-    """Rewrites functions, and the functions that they call from inside a loop."""
+    """Rewrites functions, and also the functions that their loops call."""
 
     def __init__(self, marked: Marked) -> None:
         self.marked = marked

@@ -1,4 +1,4 @@
-"""Lists whose length depends on values: a tensor with room for the most items there can be, and the number in use."""
+"""Lists whose length depends on values: a tensor with room for every possible item, and the number of rows in use."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Growing(Selectable):
         return row
 
     def select(self, test: torch.Tensor, other: RuntimeValue) -> Growing:
-        """Return the list of the side that is taken. A side without room has what the other began with."""
+        """Choose between the lists of two branches. A branch without an append has the list as it was before."""
         if not self.has_room and not other.has_room:
             return self
         room = (self if self.has_room else other).rows

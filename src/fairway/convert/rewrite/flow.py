@@ -244,7 +244,7 @@ class Flow:
         return TENSOR if flags & (TENSOR | SEQUENCE) else flags
 
     def bounds(self, node: ast.expr) -> str:
-        """Describe what bounds a loop over this. Empty if no tensor does."""
+        """Describe the tensor's size or value that bounds a loop over this expression; empty if none does."""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             if node.func.id == "range":
                 dependent = [argument for argument in node.args if self.of(argument)]
@@ -259,7 +259,7 @@ class Flow:
         return self.describe(node) if "value" in flags else ""
 
     def describe(self, node: ast.expr) -> str:
-        """Return an expression with the origin of its size or value, such as `the size n = x.shape[1]`."""
+        """Describe an expression with the origin of its size or value, such as `the size n = x.shape[1]`."""
         flags, text = self.of(node), ast.unparse(node)
         kind = "the value" if flags & (VALUE | TENSOR) else "the size"
         names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in self.origin]

@@ -69,7 +69,7 @@ class FunctionalRewriter:
         self.made = 0
         self.top: list[ast.stmt] = []
         self.returned: str | None = None
-        """The name that holds whether the loop just rewritten has returned."""
+        """The name of the flag that is set if the loop just rewritten returned."""
 
     def rewrite(self, inside: bool = False) -> ast.FunctionDef:
         """Return the new function. `inside` is set for a function that is called from inside a loop."""
@@ -85,7 +85,7 @@ class FunctionalRewriter:
         return ast.fix_missing_locations(new)
 
     def rewrite_block(self, statements: list[ast.stmt], before: set[str]) -> list[ast.stmt]:
-        """Rewrite statements in order. `before` grows by the names they bind."""
+        """Rewrite statements in order, and add the names that they bind to `before`."""
         done: list[ast.stmt] = []
         for position, statement in enumerate(statements):
             done += self._statement(statement, before)
@@ -97,7 +97,7 @@ class FunctionalRewriter:
         return done
 
     def _merge_return(self, rest: list[ast.stmt], before: set[str]) -> list[ast.stmt]:
-        """Return either the value that a loop returned, or what the statements after the loop return."""
+        """Return statements that return the loop's value if it returned, and run the rest of the function if not."""
         returned, self.returned = str(self.returned), None
         result = returned.replace("_returned_", "_result_")
         self.made += 1
@@ -331,7 +331,7 @@ class FunctionalRewriter:
         self.expressions.hidden = hidden
 
     def _rewrite_nested_body(self, node: ast.FunctionDef, parameters: set[str]) -> None:
-        """Rewrite a function that gets tensors for numbers. Its `return`s under conditions become one at the end."""
+        """Rewrite a function that gets tensors in place of numbers. Conditional `return`s become one at the end."""
         loop, self.loop = self.loop, self.loop or _OUTER_LOOP
         inside, self.expressions.inside = self.expressions.inside, True
         node.body = self._merge_returns(node.body, parameters)

@@ -118,7 +118,7 @@ def _walk_code(code: types.CodeType) -> Iterator[types.CodeType]:
 
 @contextmanager
 def override_globals(functions: list[types.FunctionType], table: Mapping[object, object]) -> Iterator[None]:
-    """Let these functions load the table's values in place of its keys. For a builtin only calls are changed."""
+    """Make these functions use the table's values in place of its keys. For a builtin only calls are changed."""
     aliases = {id(original): f"_fairway_{next(_NUMBERS)}" for original in table}
     changed: list[tuple[types.FunctionType, types.CodeType]] = []
     named = dict(zip(aliases.values(), table.values(), strict=True))
@@ -140,7 +140,7 @@ def override_globals(functions: list[types.FunctionType], table: Mapping[object,
 def replace_loads(
     code: types.CodeType, scope: Mapping[str, object], aliases: Mapping[int, str]
 ) -> types.CodeType | None:
-    """Return the code with other loads for these objects, given by their ids, or None if it loads none of them."""
+    """Return the code with its loads of these objects (by their ids) replaced, or None if it loads none of them."""
     names, raw, before = list(code.co_names), bytearray(code.co_code), ""
     for step in dis.get_instructions(code):
         if step.opname == "LOAD_GLOBAL" and step.arg is not None and before != "EXTENDED_ARG":

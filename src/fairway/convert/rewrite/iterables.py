@@ -22,7 +22,7 @@ class Steps:
     at: Callable[[RuntimeValue], RuntimeValue]
 
     def __iter__(self) -> Iterator[RuntimeValue]:
-        """Yield the items for a loop that Python runs over plain numbers."""
+        """Yield the items of a loop whose index Python counts in plain numbers."""
         return (self.at(k) for k in range(self.start, self.stop, self.step))
 
 
@@ -47,7 +47,7 @@ MOST_STEPS = 2**31 - 1
 
 
 def over(held: RuntimeValue) -> RuntimeValue:
-    """Return what `for row in held` runs over: the rows of a tensor, a range, or anything else as it is."""
+    """Return what `for row in held` runs over: rows of a tensor, the steps of a range, or `held` itself."""
     if isinstance(held, Steps):
         return held
     if isinstance(held, (Rows, torch.Tensor)):

@@ -98,7 +98,7 @@ def find_live_lines(
 
 
 def _observe(sites: Sequence[Site], runs: Sequence[Callable[[], object]]) -> dict[Site, Observed] | None:
-    """Return what the runs did at each site that can be followed; None if too few could be made."""
+    """Return the behavior of each site that can be observed, or None if too few runs succeeded."""
     probes = {site: probe for site in sites if (probe := make_probe(site)) is not None}
     observed = {site: Observed() for site in probes}
     count = 0
@@ -239,6 +239,6 @@ def _get_span(node: ast.AST, shift: int) -> Span:
 
 
 def _measure_indentation(site: Site) -> int:
-    """Return the number of columns by which the function's text was moved to the left before it was parsed."""
+    """Return the indentation that was removed from the function's text before it was parsed."""
     line = site.source.text(site.source.function.__code__.co_firstlineno)
     return len(line) - len(line.lstrip())

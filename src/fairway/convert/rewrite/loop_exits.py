@@ -25,7 +25,7 @@ LoopNode: TypeAlias = Any
 
 @dataclass(frozen=True)
 class Exits:
-    """A loop in simpler terms, the statements before and after it, and the name that says whether it returned."""
+    """A simplified loop, the statements before and after it, and the name of the flag that is set if it returned."""
 
     loop: LoopNode
     before: list[ast.stmt]
@@ -34,7 +34,7 @@ class Exits:
 
 
 def simplify_exits(loop: LoopNode, scope: dict[str, object]) -> Exits:
-    """Return the loop with its returns and growing tensors written otherwise; `scope` holds the function's globals."""
+    """Return the loop without returns and growing tensors. `scope` holds the function's globals."""
     loop = copy.deepcopy(loop)
     before: list[ast.stmt] = []
     after: list[ast.stmt] = []
@@ -63,7 +63,7 @@ def push_items(loop: LoopNode, names: list[str]) -> LoopNode:
 
 
 def find_lists_by_value(loop: LoopNode, before: set[str]) -> list[str]:
-    """Return the lists of which values decide how many items the loop appends."""
+    """Return the lists whose length depends on values: a condition on a value decides whether the loop appends."""
     early = any(map(ends_loop, loop.body))
     names = set(find_appended_names(loop.body)) & before - set(find_bound_names(loop.body))
     by_value = set(names) if early else set()
@@ -182,7 +182,7 @@ def make_endless(node: ast.While) -> ast.For:
 
 
 def replace_break(statements: list[ast.stmt], flag: str) -> list[ast.stmt]:
-    """Write `if c: break` followed by the rest so that it sets the flag if c, and does the rest otherwise."""
+    """Write `if c: break` and the statements after it as `if c: flag = True; else: …`."""
     for place, statement in enumerate(statements):
         if isinstance(statement, ast.Break):
             ended = ast.Assign([ast.Name(flag, ast.Store())], ast.Constant(True))

@@ -103,7 +103,7 @@ def _find_span(tree: ast.FunctionDef, suspect: Callable[[ast.AST], bool]) -> tup
 
 
 def _belongs(node: ast.stmt, numbers: set[str]) -> bool:
-    """Return whether a tracer would freeze what the statement binds: numbers out of tensors, and lists."""
+    """Return whether the statement binds a number read from a tensor, or a list. A tracer would freeze both."""
     if isinstance(node, ast.If):
         return any(_belongs(inner, numbers) for inner in (*node.body, *node.orelse))
     if not isinstance(node, ast.Assign):
@@ -112,7 +112,7 @@ def _belongs(node: ast.stmt, numbers: set[str]) -> bool:
 
 
 def _takes_number(node: ast.stmt) -> bool:
-    """Return whether this assigns a number out of a tensor, which a tracer would record as a constant."""
+    """Return whether this assigns a number read from a tensor, which a tracer would record as a constant."""
     if not isinstance(node, ast.Assign) or isinstance(node.value, ast.Lambda):
         return False
     value = node.value

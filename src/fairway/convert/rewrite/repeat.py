@@ -53,7 +53,7 @@ def loop(
     ended: int | None = None,
     filled: Sequence[int] = (),
 ) -> RuntimeValue:
-    """Run the step over `held`. Return the carried values, the lists, and the values last bound inside.
+    """Run the step for each item of `held`. Return the carried values, the lists, and the last values of other names.
 
     `written` are the positions in `carried` of tensors that the loop writes into. They get their new contents in place,
     since other names may refer to the same tensor. `ended` is the position of a flag that ends the loop.
@@ -230,7 +230,7 @@ def _run_until_ended(held: RuntimeValue, step: Step, carried: tuple[RuntimeValue
 def _unroll_until_ended(
     held: Iterable[RuntimeValue], step: Step, carried: tuple[RuntimeValue, ...], ended: int
 ) -> tuple[RuntimeValue, ...]:
-    """Run every step of a loop over plain Python, such as layers, and keep the values of when the flag was set."""
+    """Run every step of a loop over plain objects, such as layers. Keep the values from the step that set the flag."""
     for value in held:
         flag = carried[ended]
         after = step(value, carried)[0]

@@ -60,7 +60,7 @@ def number(value: RuntimeValue) -> RuntimeValue:
 
 
 def inside(value: RuntimeValue) -> RuntimeValue:
-    """Return a number for use inside a loop. If it came out of a tensor, it is a tensor: Dynamo refuses its symbol."""
+    """Return a number for use inside a loop. If it was read from a tensor it stays one: Dynamo refuses its symbol."""
     unbacked = isinstance(value, torch.SymInt) and bool(free_unbacked_symbols(value))
     return as_tensor(value) if unbacked else value
 

@@ -79,7 +79,7 @@ class ScriptBlock:
     def write(
         self, module: RuntimeValue, reshape_writes: bool = False, is_tensor: dict[str, bool] | None = None
     ) -> tuple[list[ast.stmt], ScriptWriter]:
-        """Return the statements as TorchScript will see them, and the writer, which knows what they use."""
+        """Return the statements as TorchScript reads them, and the writer, which knows the modules they use."""
         writer = ScriptWriter(self.original, module, self.helpers)
         writer.reshape_writes, writer.is_tensor = reshape_writes, is_tensor or {}
         body: list[ast.stmt] = []

@@ -29,7 +29,7 @@ def is_symbolic(value: object) -> bool:
 
 
 class SizeNumbers:
-    """The functions. Each reports its use, and each bound method replaces the builtin of its name."""
+    """Replacements of builtins, one method for each builtin of that name. Each reports its use."""
 
     def __init__(self, on_use: UseSink) -> None:
         self._on_use = on_use
@@ -68,7 +68,7 @@ class SizeNumbers:
         return builtins.map(replacements.get(function) or function, *items)
 
     def isinstance(self, value: RuntimeValue, kind: RuntimeValue, /) -> bool:
-        """Return `isinstance` as if a size that was kept were the int or float that the original would have made."""
+        """Return an `isinstance` for which a size that was kept symbolic has the type that it replaces."""
         if builtins.isinstance(value, torch.SymInt):
             return builtins.isinstance(value, kind) or issubclass(int, kind)
         if builtins.isinstance(value, torch.SymFloat):

@@ -113,7 +113,7 @@ _CONTAINER_TYPES, _KEY_TYPES = (dict, list), (int, str)
 
 
 def put(held: RuntimeValue, key: RuntimeValue, value: RuntimeValue, sign: str = "") -> RuntimeValue:
-    """Return `held` as it is after `held[key] = value`, or after an augmented assignment with this sign."""
+    """Return a copy of `held` after `held[key] = value`, or after an augmented assignment such as `+=`."""
     if isinstance(held, _CONTAINER_TYPES) and isinstance(key, _KEY_TYPES):
         copied: RuntimeValue = held.copy()
         copied[key] = OPERATORS[sign](copied[key], value) if sign else value
@@ -182,7 +182,7 @@ def _put_by_tensor(held: torch.Tensor, parts: list[RuntimeValue], value: Runtime
 
 
 class ChosenModules:
-    """Modules of which a tensor chooses one. All of them run, and one result is taken."""
+    """Modules from which a tensor chooses one. All of them run, and the result of the chosen one is returned."""
 
     def __init__(self, modules: tuple[RuntimeValue, ...], index: torch.Tensor) -> None:
         self.modules, self.index = modules, index

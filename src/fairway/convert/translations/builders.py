@@ -1,4 +1,4 @@
-"""Functions from which translations are built: numbers of a tensor's type, dims moved to an end, sizes as tensors.
+"""Helpers for translations: numbers in a tensor's type, dims moved to an end, sizes as tensors.
 
 A translation runs inside torch.onnx, which records every call of `op`. The values it gets are ir.Values with dtype and
 shape. A dynamic size is a symbol, so sizes are read in the graph (`op.Shape`), never in Python.

@@ -166,7 +166,7 @@ def _horner(zeros: Any, x: Any, terms: Any) -> Any:
 
 @script(FAIRWAY_OPSET, op)
 def _sums(zeros: Any, x: Any, steps: Any) -> tuple[Any, Any]:
-    """Σ 1 / (x + step) and Σ log(x + step)."""
+    """Return Σ 1 / (x + step) and Σ log(x + step) over the steps by which x is increased."""
 
     @graph()
     def step(inverses: Any, logarithms: Any, one: Any) -> Any:

@@ -87,7 +87,7 @@ def check_up(
     unknown = sorted(set(only) - {probe.name for probe in PROBES})
     if unknown:
         raise complain(
-            Code.UNKNOWN_OPTION, f"probe {unknown[0]!r}; expected one of {', '.join(p.name for p in PROBES)}"
+            Code.UNKNOWN_OPTION, f"probe: expected one of {', '.join(p.name for p in PROBES)}, got {unknown[0]!r:.80}"
         )
     chosen = [probe for probe in PROBES if not only or probe.name in only]
     preload_modules()

@@ -113,7 +113,7 @@ class _ExporterRun:
 
 
 class _ProbeStopped(Exception):
-    """A step failed, so the following steps have no input."""
+    """Raised if a step failed, so that the following steps have no input."""
 
 
 def _run_worker(probes: Sequence[Probe], way: str, folder: Path, tell: MessageSink) -> None:

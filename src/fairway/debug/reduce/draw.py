@@ -6,7 +6,7 @@ import torch
 
 
 def draw_like(tensor: torch.Tensor) -> torch.Tensor:
-    """Return what a script draws in place of a tensor, in the same memory layout; see `reproducer.write_tensor`."""
+    """Return the random tensor that a script draws in place of this one, in the same memory layout."""
     generator = torch.Generator().manual_seed(0)
     shape = [tensor.shape[axis] for axis in sort_axes_by_memory(tensor)]
     if tensor.dtype == torch.bool:

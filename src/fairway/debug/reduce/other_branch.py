@@ -1,4 +1,4 @@
-"""The decision behind a different branch at another input, and its answer.
+"""Find the decision that takes another branch at another input, and its answer.
 
 A tracer records the branch of the example, and the file takes it at every input. Calls after the parting have no
 counterpart at the other input. The value that decided does, and it is wrong in the file.

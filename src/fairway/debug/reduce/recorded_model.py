@@ -103,4 +103,5 @@ def check_faithful(subject: Subject, program: Program, tensors: list[torch.Tenso
         torch.allclose(a, b, rtol=1e-3, atol=1e-3, equal_nan=True) for a, b in zip(expected, outputs, strict=False)
     )
     if len(outputs) > len(expected) or not all(close):
-        raise complain(Code.CALLS_NOT_SEEN, f"{len(program.calls)} calls of {subject.name} were recorded")
+        seen = f"the {len(program.calls)} recorded calls of {subject.name} give other outputs than the model"
+        raise complain(Code.CALLS_NOT_SEEN, seen)

@@ -35,7 +35,7 @@ class ReduceSettings:
 def reduce_subject(
     subject: Subject, folder: Path, settings: ReduceSettings, on_event: EventSink
 ) -> ReduceResult | None:
-    """Write repro.py and report.md into `folder`. Return None if torch's exporter does nothing wrong."""
+    """Write repro.py and report.md into `folder`. Return None if torch's exporter makes no error."""
     time_budget = TimeBudget(settings.seconds, settings.trial_seconds)
     build_tables()
     exporters = [settings.exporter] if settings.exporter else list(EXPORTERS)

@@ -127,7 +127,7 @@ def _mark_record(model: Path, header: OnnxHeader, about: Record | None, doubt: s
 
 
 def _describe_unknown(model: Path, header: OnnxHeader) -> Record:
-    """Return a record of a file that nothing is known about."""
+    """Return a record for a file without any other record."""
     file = FileRecord(name=model.name, sha256=hash_file(model))
     if header.external:
         links = [

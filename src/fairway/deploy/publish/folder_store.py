@@ -89,7 +89,7 @@ class FolderStore:
         return janitor
 
     def _place(self, staged: Path, key: str, replace: bool) -> None:
-        """Give a finished file its name, after its bytes are on the disk."""
+        """Move a finished file to its final name, after its bytes are on the disk."""
         target = self.root / key
         target.parent.mkdir(parents=True, exist_ok=True)
         flush_to_disk(staged)

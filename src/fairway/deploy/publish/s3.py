@@ -94,7 +94,7 @@ class S3Store:
         if answer["ContentLength"] > MAX_MANIFEST_BYTES:
             raise complain(
                 Code.NOTHING_PUBLISHED,
-                f"{self.where}: {key} has {answer['ContentLength']} bytes; {MAX_MANIFEST_BYTES} are read",
+                f"{self.where}: {key} has {answer['ContentLength']} bytes; a manifest has at most {MAX_MANIFEST_BYTES}",
             )
         with self._convert_errors():
             return StoredObject(answer["Body"].read(), answer["ETag"])

@@ -83,7 +83,7 @@ class TritonRepository:
         )
 
     def _place(self, name: str, config: bytes, version: Path, bundle: Bundle) -> tuple[int, bool]:
-        """Give the finished version its number while the repository is locked. Equal files keep the last number."""
+        """Move the finished version to its number, with the repository locked. Equal files keep the last number."""
         home = self.root / name
         if not home.exists():
             staged = version.parent / "home"

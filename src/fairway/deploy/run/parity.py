@@ -1,4 +1,4 @@
-"""Run the same windows in PyTorch, and compare the outputs of the file with it."""
+"""Run the same windows in PyTorch, and compare the file's outputs with PyTorch's."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class StitchedOutput:
         if len(answer) and (self._row != answer.shape[1:] or start > self.done + len(self._sums)):
             raise complain(
                 Code.WINDOWS_DO_NOT_FIT,
-                f"an output of shape {answer.shape} does not continue those of the windows before",
+                f"an output of shape {answer.shape} does not continue the outputs of the earlier windows",
             )
         weights = self._fade(len(answer))
         late = max(self.done - start, 0)
@@ -61,7 +61,7 @@ class StitchedOutput:
         return np.minimum(np.arange(1, length + 1), np.arange(length, 0, -1)).astype(np.float64)
 
     def settle(self, position: int) -> None:
-        """Write everything before `position`, which is final, and drop it from memory."""
+        """Write all output before `position` to the file, because no later window changes it, and free its memory."""
         count = min(position - self.done, len(self._sums))
         if count <= 0:
             return

@@ -82,12 +82,13 @@ class Windows:
 def plan_windows(how: WindowSettings, samples: int, window: int, lost: int) -> Windows:
     """Plan the windows. Refuses gaps, and carried state if windows overlap."""
     if window <= lost:
-        raise complain(Code.WINDOWS_DO_NOT_FIT, f"a window of {window} samples has no output; {lost} are lost in each")
+        seen = f"the model returns no output for {lost} samples of each window, and a window has {window}"
+        raise complain(Code.WINDOWS_DO_NOT_FIT, seen)
     step = how.step or window - lost
     if step > window - lost:
         seen = f"steps of {step} with windows of {window}, of which {lost} have no output, leave gaps"
         raise complain(Code.WINDOWS_DO_NOT_FIT, seen, todo=(f"Take --step {window - lost} or less.",))
     if how.carry and (step != window or lost or how.batch > 1 or how.tail == "shift"):
-        why = "windows must follow one another, one by one: --step as --window, --batch 1, no --tail shift"
-        raise complain(Code.WINDOWS_DO_NOT_FIT, f"state is carried from window to window: {why}")
+        seen = "--carry needs windows that follow each other: --step equal to --window, --batch 1, no --tail shift"
+        raise complain(Code.WINDOWS_DO_NOT_FIT, seen)
     return Windows(samples, window, step, how.tail, lost)

@@ -151,7 +151,9 @@ class BatchQueue:
         for job in left:
             job.alone, job.tries = True, job.tries + 1
             if job.tries >= MAX_TRIES:
-                job.future.set_exception(complain(Code.WORKERS_DIED, f"{job.tries} workers {what} on it"))
+                job.future.set_exception(
+                    complain(Code.WORKERS_DIED, f"{job.tries} workers {what} while they ran this request")
+                )
         self._waiting[:0] = [job for job in left if not job.future.done()]
 
     def _handle_failure(self, batch: list[BatchJob], message: str) -> None:

@@ -54,7 +54,7 @@ async def check_canary(ask: Ask, signature: ModelSignature, stored: Record | Non
 
 
 async def _confirm_batching(ask: Ask, signature: ModelSignature, point: Point, batching: Batching) -> Batching:
-    """Send a sample alone, before and after a very different one. Returns the axes along which outputs have samples."""
+    """Send a sample alone, then before and after a very different one. Return each output's axis of samples."""
     assert signature.batch is not None
     unit = point[signature.batch]
     pair = [

@@ -46,7 +46,7 @@ class ServedModel:
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
-        """Keep the version loaded while a request is answered."""
+        """Keep the version loaded inside the block, while a request is answered."""
         self.active_requests += 1
         try:
             yield

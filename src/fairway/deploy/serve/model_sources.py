@@ -67,7 +67,11 @@ def parse_source(text: str, seen: dict[str, int]) -> ModelSource:
     is_file = place.endswith(".onnx")
     name = match["name"] or (Path(place).stem if is_file else choose_default_folder(place).name)
     if not _NAME.fullmatch(name):
-        raise complain(Code.UNKNOWN_OPTION, f"{name!r:.80} cannot be a model's name", todo=("Write NAME=PLACE.",))
+        raise complain(
+            Code.UNKNOWN_OPTION,
+            f"expected a model's name of letters, digits and ._-, got {name!r:.80}",
+            todo=("Write NAME=PLACE.",),
+        )
     if not is_file:
         return ModelSource(name, place, version)
     seen[name] = seen.get(name, 0) + 1
@@ -83,7 +87,10 @@ def fetch_model(source: ModelSource, version: str | None, scratch: Path, unverif
         pulled = pull(source.place, folder / "pulled", version or source.version)
         path, label = pulled.model, pulled.version
         if (pulled.unverified is not None or pulled.verdict != "verified") and not unverified:
-            raise complain(Code.NOT_VERIFIED, f"{source.place}: {pulled.unverified or f'it is {pulled.verdict}'}")
+            raise complain(
+                Code.NOT_VERIFIED,
+                f"{source.place}: {pulled.unverified or f'expected a verified file, got {pulled.verdict}'}",
+            )
     header = open_model(path)
     stored, _ = compare_with_record(path)
     mark = None if stored is None else stored.unverified_reason

@@ -109,7 +109,11 @@ def serve_on_ray(models: Sequence[str], routes: Sequence[str], settings: ServerS
     require_extra("serve", "fairway serve", *PACKAGES)
     require_extra("serve-cluster", "--on ray", "ray", "aiohttp_cors")
     if settings.certificate is not None:
-        raise complain(Code.UNKNOWN_OPTION, "--on ray: Ray's proxy has no TLS here", todo=("Put TLS in front of it.",))
+        raise complain(
+            Code.UNKNOWN_OPTION,
+            "--on ray: --tls-cert and --tls-key are not supported, because Ray's proxy ends the connections",
+            todo=("Put TLS in front of it.",),
+        )
     import ray
     from ray import serve
     from ray.serve.config import HTTPOptions, gRPCOptions

@@ -31,7 +31,7 @@ def count_cores() -> int:
 
 
 class ArmProcessFailed(Exception):
-    """Says why an arm has no numbers, in words for the user."""
+    """Raised if an arm has no numbers. The message gives the reason to the user."""
 
 
 class ArmProcess:

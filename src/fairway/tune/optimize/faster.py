@@ -27,7 +27,7 @@ class Speeds:
 
     @property
     def is_faster(self) -> bool:
-        """Tells whether the file is certainly faster at some point and nowhere certainly slower."""
+        """True if the file is certainly faster at some point and certainly slower at none."""
         return any(ratio.is_faster for _, ratio in self.points) and not self.is_slower
 
     @property

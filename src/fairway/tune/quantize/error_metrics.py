@@ -155,7 +155,7 @@ class RecipeMetric:
         except Exception as error:
             raise complain(Code.METRIC_USELESS, f"metric() raised {type(error).__name__}: {error}") from error
         if not math.isfinite(value):
-            raise complain(Code.METRIC_USELESS, f"metric() returned {value}")
+            raise complain(Code.METRIC_USELESS, f"metric(): expected a finite number, got {value}")
         return value
 
 

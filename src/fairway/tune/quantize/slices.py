@@ -1,4 +1,4 @@
-"""The prepared graph in slices, slice_ unit each, and each slice twice: in float and quantized.
+"""The prepared graph in slices with one unit each. Every slice exists twice: in float and quantized.
 
 A trial is a path through the slices, so nothing is quantized, saved or loaded for it. The values at each cut are kept,
 so trials that agree up to a cut continue from there. The quantized slices are made by the function that makes the whole

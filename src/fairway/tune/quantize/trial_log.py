@@ -81,7 +81,9 @@ class TrialFile:
         expected = json.loads(json.dumps(about))
         if head != expected:
             changed = [key for key in expected if not isinstance(head, dict) or head.get(key) != expected[key]]
-            raise complain(Code.TRIALS_OF_ANOTHER_RUN, f"{path}: {', '.join(changed)} changed")
+            raise complain(
+                Code.TRIALS_OF_ANOTHER_RUN, f"{path}: {', '.join(changed)} changed since these trials were made"
+            )
         complete_bytes = len(lines[0]) + 1
         for line in lines[1:]:
             try:

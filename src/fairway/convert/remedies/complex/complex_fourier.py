@@ -42,7 +42,7 @@ def narrow_parts(parts: Parts, dtype: torch.dtype) -> Parts:
 
 
 def invert_to_real(value: Parts, dim: list[int], normalization: int, last_dim_size: RuleValue) -> torch.Tensor:
-    """Invert a one-sided spectrum as a whole one: ONNX Runtime refuses a DFT that is one-sided and inverse."""
+    """Invert a one-sided spectrum as a full one, because ONNX Runtime refuses a DFT that is one-sided and inverse."""
     *others, last = dim
     if others:
         value = transform_complex(value, others, normalization, False)
@@ -61,7 +61,7 @@ def _number_normalization(norm: str | None, forward: bool) -> int:
 
 
 def _resize(value: RuleValue, dim: int, length: RuleValue) -> RuleValue:
-    """Cut or fill up with zeros, as the length asks for."""
+    """Cut the dim to the length, or pad it with zeros."""
     size = get_first_part(value).shape[dim]
     if length is None or statically_known_true(length == size):
         return value
@@ -80,7 +80,7 @@ def _resize(value: RuleValue, dim: int, length: RuleValue) -> RuleValue:
 def _read_dims(
     value: RuleValue, length: RuleValue, dim: RuleValue, rank: int | None
 ) -> tuple[RuleValue, list[int], list[RuleValue]]:
-    """Return the value, the dims to transform, and the size of each, None for the one it has."""
+    """Return the value, the dims to transform, and the requested size of each dim (None: its own size)."""
     count = get_first_part(value).dim()
     if rank == 1:
         return value, [(-1 if dim is None else dim) % count], [length]

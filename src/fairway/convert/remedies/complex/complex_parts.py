@@ -56,7 +56,7 @@ def choose_part(value: RuleValue, part: int) -> RuleValue:
 
 
 def make_part_by_part(operator: Callable[..., RuleValue]) -> Rule:
-    """Return the rule of an operator that moves, picks or adds numbers: it does the same to each part."""
+    """Return the rule of an operator that is applied to each part alike, since it moves, selects or adds numbers."""
 
     def apply(*args: RuleValue, **named: RuleValue) -> RuleValue:
         if named.get("dtype") is not None and not named["dtype"].is_complex:

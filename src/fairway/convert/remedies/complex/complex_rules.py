@@ -94,7 +94,7 @@ def _make_biased(operator: Callable[..., torch.Tensor]) -> Rule:
 
 
 def _einsum(equation: str, operands: Sequence[RuleValue], path: RuleValue = None) -> RuleValue:
-    """Sum products of parts: those with an even number of imaginary factors are real."""
+    """Sum the products of parts. A product with an even number of imaginary factors is real."""
     sums: list[RuleValue] = [0, 0]
     for chosen in product((0, 1), repeat=len(operands)):
         if any(part and not isinstance(value, Parts) for part, value in zip(chosen, operands, strict=True)):

@@ -81,7 +81,7 @@ class RealCall:
         return getattr(self._func, "__name__", "") in _READING_FUNCTIONS
 
     def _to_real(self, item: Untyped) -> Untyped:
-        """Return the arguments with real tensors, or `_UNKNOWN` if one of them is not followed."""
+        """Return the arguments with real tensors, or `_UNKNOWN` if a tensor has no real counterpart."""
         if isinstance(item, torch.Tensor):
             value = self._followed.value_of(item)
             if value is None or item.numel() > MAX_ELEMENTS:
@@ -116,7 +116,7 @@ class RealCall:
             self.answer, self.is_answered = self._make_constants(self._real), True
 
     def _make_constants(self, real: Untyped) -> Untyped:
-        """Return real tensors as constants of the captured program, followed in their turn."""
+        """Return real tensors as constants of the captured program, and follow these too."""
         if isinstance(real, torch.Tensor):
             with disable_current_modes():
                 constant = real.clone()

@@ -59,7 +59,7 @@ class RealValue:
     """The real counterpart of one tensor."""
 
     def __init__(self, tensor: torch.Tensor, real: torch.Tensor, group: SharedMemory, is_copied: bool) -> None:
-        """Keep the counterpart of a tensor. One of the model is copied when it is needed, so that it is not changed."""
+        """Store the counterpart of a tensor. A tensor of the model is copied on first use and stays unchanged."""
         self._tensor = weakref.ref(tensor)
         self._real = real
         self._is_copied = is_copied
@@ -94,7 +94,7 @@ class FollowedTensors:
         self._originals = {(id(module), name): tensor for module, name, tensor in _named_tensors(model)}
 
     def start(self) -> None:
-        """Take the model's tensors as they are now: a capture replaces them by ones without values."""
+        """Store the model's tensors as they are now, because a capture replaces them by tensors without values."""
         self._values.clear()
         self._symbolic = any(isinstance(mode, FakeTensorMode) for mode in current_dispatch_modes())
         groups: dict[int, SharedMemory] = {}

@@ -1,4 +1,4 @@
-"""Repeat a call of torch on real tensors during a capture, which has none."""
+"""Repeat a call of torch on real tensors during a capture, which itself has only fake ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_RESULT_ELEMENTS = 2**22
 
 
 class NotFollowed(Exception):
-    """The call cannot be repeated, or would not give the same again."""
+    """The call cannot be repeated, or would give another result."""
 
 
 class _OperatorCheck(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's class is untyped
@@ -61,7 +61,7 @@ def repeat_call(func: Untyped, args: Sequence[Untyped], kwargs: Mapping[str, Unt
 
 
 def _bound_elements(item: object) -> int:
-    """Return a number of elements that no operator exceeds with these arguments."""
+    """Return an upper bound on the elements of any result that operators compute from these arguments."""
     if isinstance(item, torch.Tensor):
         return max(1, item.numel())
     if isinstance(item, list | tuple):

@@ -1,4 +1,4 @@
-"""Rows of a benchmark over many models: each in a process of its own, with a limit, written down at once."""
+"""Rows of a benchmark over many models: each in a separate process with a limit, and each written at once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Hooks of mkdocs: pages that lie elsewhere in the repository, and links between them and docs/.
+"""Hooks of mkdocs: pages from other folders of the repository, and links between them and docs/.
 
 Nothing is copied by hand: README.md is the site's first page, the examples' pages are its case studies, and each
-`results.md` under benchmarks/ is a table of its own. A link to a page becomes a link on the site, one to any other file
+`results.md` under benchmarks/ is a separate table. A link to a page becomes a link on the site, one to any other file
 of the repository becomes its words alone; a link to nothing is left as it is, and the strict build stumbles over it.
 """
 

@@ -118,6 +118,17 @@ def test_true_shows_progress_on_standard_error(capsys: pytest.CaptureFixture[str
     assert (out, err.splitlines()[0]) == ("", "trace: verified, 9 of 9 right, 2.0 s")
 
 
+def test_the_cursor_stays_visible_while_progress_is_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    with open_progress(True):
+        _, err = capsys.readouterr()
+    hidden, shown = err.rfind("\x1b[?25l"), err.rfind("\x1b[?25h")
+    assert 0 <= hidden < shown
+
+
 def test_a_function_gets_every_event_and_false_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     events: list[Event] = []
     with open_progress(events.append) as on_event:

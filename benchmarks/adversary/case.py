@@ -41,7 +41,7 @@ def read_line(text: str) -> Line:
 
 @dataclass(frozen=True)
 class Declared:
-    """What a user gives to Fairway: spec lines, example tensors with dims, or a function that makes inputs."""
+    """The inputs that a user declares: spec lines, example tensors with dims, or a function that makes inputs."""
 
     lines: tuple[str, ...] = ()
     example: Callable[[], Any] | None = None

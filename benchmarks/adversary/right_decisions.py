@@ -119,7 +119,7 @@ CODES = torch.randn(64, 96, generator=torch.Generator().manual_seed(4))
     check=near_best(lambda c: (c["x"][:, None] - CODES.double()).pow(2).sum(-1), largest=False),
 )
 class NearestCode(nn.Module):
-    """Vector quantisation: the squared distance by the usual expansion."""
+    """Vector quantization: the squared distance by the usual expansion."""
 
     def __init__(self):
         super().__init__()

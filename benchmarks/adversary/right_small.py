@@ -102,7 +102,7 @@ class LogProbabilities(nn.Module):
     probes=plain,
     check=within_steps(100),
 )
-class Centred(nn.Module):
+class Centered(nn.Module):
     def forward(self, x):
         return (x + 100) - (x + 100).mean(-1, keepdim=True)
 

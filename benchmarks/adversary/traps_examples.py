@@ -96,7 +96,7 @@ class TimesFloat(nn.Module):
 
 @trap(
     "zeros as example",
-    "zeros as a dummy: nothing to normalise",
+    "zeros as a dummy: nothing to normalize",
     example=lambda: (torch.zeros(2, 7, 8),),
     dims={"x": "batch seq 8"},
     bounds=SEQ,

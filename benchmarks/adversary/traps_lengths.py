@@ -69,7 +69,7 @@ class Hourglass(nn.Module):
 
 @trap(
     "equal dims",
-    "channels last are recognised by the last dim",
+    "channels last are recognized by the last dim",
     "image: float32[batch, a, b, c]",
     bounds={"batch": (1, 2), "a": (1, 12), "b": (1, 12), "c": (1, 12)},
     probes=lambda: [{"image": torch.randn(2, *s)} for s in ((5, 8, 9), (3, 8, 9), (8, 9, 3), (8, 9, 1), (3, 3, 3))],
@@ -239,7 +239,7 @@ class KeepHalfFrame(nn.Module):
 
 @trap(
     "list lengths",
-    "a pyramid of three maps, each of its own size",
+    "a pyramid of three maps, each of another size",
     example=lambda: {"maps": [torch.randn(1, 2, 8, 8), torch.randn(1, 2, 4, 4), torch.randn(1, 2, 2, 2)]},
     must_name="maps",
     probes=lambda: [{"maps": [torch.randn(1, 2, n, n) * s for n in (8, 4, 2)]} for s in (1.0, 10.0)],

@@ -105,7 +105,7 @@ class PaddedEncoder(nn.Module):
 
 @trap(
     "masks with holes",
-    "a mask of 0 and 1 or an additive one, recognised by its values",
+    "a mask of 0 and 1 or an additive one, recognized by its values",
     example=lambda: (torch.randn(2, 6, 6), torch.ones(2, 6)),
     dims={"scores": "batch 6 6", "mask": "batch 6"},
     bounds=BATCH,

@@ -12,7 +12,7 @@ from traps_branches import BATCH, FEATURES, SIGNAL, SMALL, features
 
 @trap(
     "value branch",
-    "a constant signal has no spectrum to normalise",
+    "a constant signal has no spectrum to normalize",
     SIGNAL,
     bounds=SMALL,
     probes=lambda: [{"x": torch.randn(2, 20)}, {"x": torch.full((2, 13), 0.7)}, {"x": torch.zeros(1, 9)}],
@@ -132,7 +132,7 @@ class CodeDispatch(nn.Module):
 
 @trap(
     "value branch",
-    "standardised input is passed on as it is",
+    "standardized input is passed on as it is",
     SIGNAL,
     bounds=SMALL,
     probes=lambda: [

@@ -135,7 +135,7 @@ wrong(
 
 
 class BatchMax(nn.Module):
-    """Normalises by the loudest row of the batch."""
+    """Normalizes by the loudest row of the batch."""
 
     def forward(self, x):
         return x / x.abs().max().clamp(min=1e-6)

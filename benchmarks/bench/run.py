@@ -4,7 +4,7 @@
     python benchmarks/bench/run.py --write     # results.md from the rows
 
 Arms are two processes with ONNX Runtime each, as in `fairway bench`, or two sessions in one process. `noisy` starts
-a neighbour that burns a core for a while, at random moments that have nothing to do with the rounds.
+a neighbor that burns a core for a while, at random moments that have nothing to do with the rounds.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def batch(width: int) -> np.ndarray:
 
 
 @contextmanager
-def neighbour(noisy: bool, rng: random.Random) -> Iterator[None]:
+def neighbor(noisy: bool, rng: random.Random) -> Iterator[None]:
     """Burns one core for 0.05 to 1.5 s, again and again, from a random moment on."""
     stop = threading.Event()
 
@@ -169,7 +169,7 @@ def main() -> None:
                 continue
             model, way, noisy, percent, number = key
             seed = number * 1000 + percent * 10 + noisy
-            with neighbour(noisy, random.Random(seed)):
+            with neighbor(noisy, random.Random(seed)):
                 timings = WAYS[way](Path(folder) / f"{model}.onnx", percent, seed)
             ratio = timings.ratio("b", "a")
             row: dict[str, Any] = {

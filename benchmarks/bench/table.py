@@ -9,13 +9,13 @@ HEAD = """# Paired timing, judged
 
 `python benchmarks/bench/run.py`, then `--write`. {about}
 A model against itself: arm b is the same file, or the same file made slower by spending that share
-of each call's own time in a loop. `noisy` has a neighbour that burns a core at random moments. A difference is claimed
+of each call's own time in a loop. `noisy` has a neighbor that burns a core at random moments. A difference is claimed
 where the 99 % interval excludes 1.
 
 The interval's constants were settled while this ran. With two processes tries 0 to 18, with one process tries 0 to 75,
 and those of slower arms were measured before that and judged again from their durations; the others came after.
 
-| a call takes | arms in | neighbour | arm b | tries | claimed to differ | median width | off by, median |
+| a call takes | arms in | neighbor | arm b | tries | claimed to differ | median width | off by, median |
 |---|---|---|---|---|---|---|---|
 """
 

@@ -1,9 +1,9 @@
 """Stamped blocks: `python benchmarks/blocks/run.py [--only NAME…] [--jobs N]`, then `--write`.
 
-transformers' architectures of the corpus, eight layers deep, exported at the level none, where nobody judges a file
-whose blocks were stamped in error. The corpus's checker, which shares no code with Fairway, does it here; where it
-finds one wrong, the same model is exported without stamping, to tell whose fault it is. Rows go to rows.jsonl at once
-and are not run again.
+transformers' architectures of the corpus, eight layers deep, exported at the level none, which judges no file whose
+blocks were stamped in error. The corpus's checker, which shares no code with Fairway, does it here; where it finds one
+wrong, the same model is exported without stamping, to tell whose fault it is. Rows go to rows.jsonl at once and are not
+run again.
 """
 
 from __future__ import annotations

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-_COLOURS = ("#2a7f4f", "#d95f02", "#c1272d", "#7b1e3a", "#8d6aa8", "#9aa0a6", "#5f6368")
+_COLORS = ("#2a7f4f", "#d95f02", "#c1272d", "#7b1e3a", "#8d6aa8", "#9aa0a6", "#5f6368")
 _LEFT, _WIDTH, _BAR, _GAP = 210, 640, 20, 8
 
 
 def draw(groups: Mapping[str, Mapping[str, Any]], outcomes: Sequence[str]) -> str:
     parts, top = [], 58
-    for i, (outcome, colour) in enumerate(zip(outcomes, _COLOURS, strict=True)):
+    for i, (outcome, color) in enumerate(zip(outcomes, _COLORS, strict=True)):
         x = 12 + i * 122
-        parts.append(f'<rect x="{x}" y="14" width="12" height="12" fill="{colour}"/>')
+        parts.append(f'<rect x="{x}" y="14" width="12" height="12" fill="{color}"/>')
         parts.append(f'<text x="{x + 17}" y="25">{escape(outcome)}</text>')
     for name, columns in groups.items():
         if not columns:
@@ -34,10 +34,10 @@ def draw(groups: Mapping[str, Mapping[str, Any]], outcomes: Sequence[str]) -> st
 def _bar(column: str, sums: Mapping[str, Any], outcomes: Sequence[str], top: int) -> list[str]:
     parts = [f'<text x="{_LEFT - 8}" y="{top + 15}" text-anchor="end">{escape(column)}</text>']
     x = float(_LEFT)
-    for outcome, colour in zip(outcomes, _COLOURS, strict=True):
+    for outcome, color in zip(outcomes, _COLORS, strict=True):
         count = sums["outcomes"].get(outcome, 0)
         width = _WIDTH * count / sums["cases"]
-        parts.append(f'<rect x="{x:.1f}" y="{top}" width="{width:.1f}" height="{_BAR}" fill="{colour}"/>')
+        parts.append(f'<rect x="{x:.1f}" y="{top}" width="{width:.1f}" height="{_BAR}" fill="{color}"/>')
         if width > 22:
             parts.append(f'<text class="n" x="{x + width / 2:.1f}" y="{top + 14}">{count}</text>')
         x += width

@@ -67,7 +67,7 @@ def tensors(value: Any) -> list[torch.Tensor]:
 
 
 def legal(case: Case) -> str:
-    """Why the case is no case: PyTorch itself refuses it, answers with nothing, or otherwise each time. Empty if it is
+    """Return why a case is not legal: PyTorch refuses it, returns nothing, or differs from run to run. Empty if it is
     one."""
     model = case.build()
     if not case.impossible and _random(case):
@@ -124,14 +124,14 @@ def score(case: Case, model: torch.nn.Module, path: Path, example: Sizes, some: 
 def _at(
     case: Case, model: torch.nn.Module, session: Any, sizes: Sizes, only: Sequence[str], seeds: Sequence[int] = SEEDS
 ) -> str | None:
-    """What is wrong at these sizes, in a line that begins with its kind."""
+    """Return a line on what is wrong at these sizes. It begins with the kind of error."""
     wanted = {one.name: one for one in session.get_inputs()}
     for seed in seeds:
         flat, roots = draw(case, sizes, seed)
         expected = [one.detach().clone() for one in call(model, roots, only)]
         with ties_in_order():
             otherwise = [one.detach().clone() for one in call(model, draw(case, sizes, seed)[1], only)]
-        flat, _ = draw(case, sizes, seed)  # drawn anew: a model may write into its inputs
+        flat, _ = draw(case, sizes, seed)  # drawn again: a model may write into its inputs
         flat |= {name: made for name in set(wanted) - set(flat) if (made := _filled_in(name, flat)) is not None}
         if not set(wanted) <= set(flat):
             return f"runtime: the file asks for {', '.join(sorted(set(wanted) - set(flat)))}"
@@ -147,7 +147,7 @@ def _at(
 
 
 def _filled_in(name: str, flat: Mapping[str, torch.Tensor]) -> torch.Tensor | None:
-    """What a model of transformers takes where it is not given; some exporters make inputs of it."""
+    """Return the defaults of arguments of a transformers model that some exporters turn into inputs."""
     ids = flat.get("input_ids")
     if ids is not None and name == "token_type_ids":
         return torch.zeros_like(ids)
@@ -157,7 +157,7 @@ def _filled_in(name: str, flat: Mapping[str, torch.Tensor]) -> torch.Tensor | No
 
 
 def _real(flat: Mapping[str, torch.Tensor]) -> Any:
-    """Which places are no padding, for a transformer with one sequence: nobody reads the others' outputs."""
+    """Return the positions without padding of a transformer with one sequence. Outputs at the others are not used."""
     mask = flat.get("attention_mask")
     return None if mask is None or "decoder_input_ids" in flat else mask.bool().numpy()
 

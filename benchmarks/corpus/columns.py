@@ -112,7 +112,7 @@ def transformers_exporters(case: Case, model: torch.nn.Module, path: Path) -> No
 
 
 def optimum(case: Case, model: torch.nn.Module, path: Path) -> None:
-    """Where it has a config for the type and the task that the class stands for."""
+    """Export with optimum, if it has a config for the model type and the task of its class."""
     from optimum.exporters.onnx import export
     from optimum.exporters.tasks import TasksManager
     from transformers import PreTrainedModel

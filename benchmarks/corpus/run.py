@@ -1,8 +1,8 @@
 """The corpus: `python benchmarks/corpus/run.py [--only NAME…] [--columns …] [--shard i/n] [--jobs N | --on ray]`.
 
-Each case and column runs in a process of its own, with a time limit. Rows go to rows.jsonl at once; what is there
-already is not run again. `--idle N` runs N cases drawn at random for their time, which counts on a machine that does
-nothing else. `--write` sums the rows up into results.json, results.md and chart.svg.
+Each case and column runs in a separate process, with a time limit. Rows go to rows.jsonl at once; what is there already
+is not run again. `--idle N` runs N cases drawn at random for their time, which counts on a machine that does nothing
+else. `--write` sums the rows up into results.json, results.md and chart.svg.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def main(cases: str = CASES, home: Path = HERE) -> None:
     """Run the cases of a module; their rows are in the folder `home`."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", nargs="*", default=["*"], help="names of cases, * and ? allowed")
-    parser.add_argument("--columns", nargs="*", help="all of them, unless told")
+    parser.add_argument("--columns", nargs="*", help="by default all of them")
     parser.add_argument("--shard", default="1/1", help="i/n: every n-th case, from the i-th")
     parser.add_argument("--jobs", type=int, default=1, help="shards to run side by side on this machine")
     parser.add_argument("--on", choices=["here", "ray"], default="here")

@@ -121,7 +121,7 @@ def both_ways(notes: Path) -> Iterator[None]:
 
 @contextmanager
 def reasons() -> Iterator[list[str]]:
-    """Why programs were left to torch meanwhile."""
+    """Record the reasons for which programs are left to torch inside the block."""
     said: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]

@@ -83,10 +83,10 @@ family("to_whole_of_sum", X, dtypes=("float32",), why=JUMPS, check=within(1))(la
 family("sign_of_sum", X, dtypes=("float32",), why=JUMPS, check=within(2))(lambda x: torch.sign(x.sum(-1)))
 family("above_mean", X, dtypes=("float32",), why=JUMPS, check=within(1))(lambda x: x > x.mean(-1, keepdim=True))
 family("step_function", X)(lambda x: torch.where(x > 0, torch.ones_like(x), -x))
-family("fake_quantised", X, dtypes=("float32",), why=JUMPS, check=within(0.05))(
+family("fake_quantized", X, dtypes=("float32",), why=JUMPS, check=within(0.05))(
     lambda x: torch.fake_quantize_per_tensor_affine(x, 0.05, 3, -128, 127)
 )
-family("fake_quantised_linear", "x: {f}[batch, n, 8]", dtypes=("float32",), scale=100, why=JUMPS)(
+family("fake_quantized_linear", "x: {f}[batch, n, 8]", dtypes=("float32",), scale=100, why=JUMPS)(
     lambda x: torch.fake_quantize_per_tensor_affine(torch.tanh(x), 1 / 64, 0, -128, 127).sum(-1)
 )
 family("bucket_by_compare", X)(lambda x: (x.unsqueeze(-1) > torch.tensor([-1.0, 0.0, 1.0], dtype=x.dtype)).sum(-1))

@@ -247,9 +247,9 @@ for _how in ("int8", "bfloat16", "float16"):
     )
 
 
-@family("quantised_both", X8, dtypes=("float32",), scale=100, why="fake-quantised on both sides; a step more or less")
-class Quantised(nn.Module):
-    """Weights and activations fake-quantised, which becomes QuantizeLinear and DequantizeLinear in the file."""
+@family("quantized_both", X8, dtypes=("float32",), scale=100, why="fake-quantized on both sides; a step more or less")
+class Quantized(nn.Module):
+    """Weights and activations fake-quantized, which becomes QuantizeLinear and DequantizeLinear in the file."""
 
     def __init__(self):
         super().__init__()

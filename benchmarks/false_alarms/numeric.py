@@ -18,7 +18,7 @@ family("squares_difference", X, scale=100, why=BY_MATHS)(lambda x: (x + 100.0) *
 family("variance_one_pass", X, {"n": (2, 40)}, scale=1000, dtypes=FULL, why=BY_MATHS)(
     lambda x: ((x + 100) ** 2).mean(-1) - (x + 100).mean(-1) ** 2
 )
-family("centred_twice", X)(lambda x: (x - x.mean(-1, keepdim=True)) - (x - x.mean(-1, keepdim=True)).mean(-1, True))
+family("centered_twice", X)(lambda x: (x - x.mean(-1, keepdim=True)) - (x - x.mean(-1, keepdim=True)).mean(-1, True))
 family("polynomial_near_root", X, dtypes=FULL, scale=100, why=BY_MATHS)(lambda x: x**3 - 3 * x**2 + 3 * x - 1)
 family("one_minus_tanh", X, scale=10, why=BY_MATHS)(lambda x: 1 - torch.tanh(x * 3))
 family("sine_of_large", X, scale=1000, dtypes=FULL, why=BY_MATHS)(lambda x: torch.sin(x * 1e3))

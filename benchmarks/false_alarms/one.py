@@ -53,7 +53,7 @@ def cases() -> dict[str, Case]:
 
 
 def judge(case: Case, levels: tuple[str, ...], folder: Path) -> dict[str, Any]:
-    """The row of one case. What the exporter or the plain check refuses is no correct export, and says so."""
+    """Return the row of one case. If the exporter or the plain check refuses it, the row says so."""
     started = time.monotonic()
     row: dict[str, Any] = {"case": case.name, "why": case.family.why}
     path = folder / "net.onnx"
@@ -140,7 +140,7 @@ def make(case: Case, point: dict[str, int], rng: np.random.Generator, flavor: st
 
 
 def plain_check(case: Case, path: Path) -> list[str]:
-    """What speaks against the file, by plain comparison with eager PyTorch or by the family's own check."""
+    """Return what is wrong with the file by a plain comparison with eager PyTorch, or by the family's own check."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -172,7 +172,7 @@ def plain_check(case: Case, path: Path) -> list[str]:
 
 
 def overflows(ours: list[np.ndarray], theirs: list[np.ndarray]) -> str | None:
-    """Where the file is infinite or NaN and PyTorch a tenth of float16's range or less."""
+    """Mark elements that are infinite or NaN in the file, and at most a tenth of float16's range in PyTorch."""
     for own, their in zip(ours, theirs, strict=True):
         with np.errstate(invalid="ignore"):
             wrong = ~np.isfinite(their) & (np.abs(own) < 6e3)

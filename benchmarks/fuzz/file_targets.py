@@ -168,7 +168,7 @@ def recipe(folder: Path) -> Target:
     def run(data: bytes) -> None:
         address = data.decode(errors="replace")
         ran.clear()
-        sys.path[:] = clean  # each execution is a command line of its own
+        sys.path[:] = clean  # each execution is a separate command line
         for name in own - {"torch", "numpy"}:
             sys.modules.pop(name, None)
         try:

@@ -65,7 +65,7 @@ def lines_of(module: str) -> dict[str, set[int]]:
 
 
 class Tally:
-    """What happened so far to one target."""
+    """Counts of the outcomes of one target so far."""
 
     def __init__(self, name: str, modules: tuple[str, ...], before: dict[str, Any]) -> None:
         self.name = name
@@ -219,7 +219,7 @@ def steer(name: str, target: Any, tally: Tally, wanted: int, seed: int, clean_up
 
 
 def attack(name: str, engine: str, wanted: int, seed: int, again: Path | None) -> None:
-    """Sets one target up in a folder of its own and runs it."""
+    """Sets up one target in a separate folder and runs it."""
     from targets import table
 
     folder = Path(tempfile.mkdtemp(prefix="fuzz-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))

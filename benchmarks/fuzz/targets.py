@@ -1,4 +1,4 @@
-"""What is attacked: for each target its seeds, how they are changed, and one execution.
+"""The targets of the attack: for each its seeds, how they are changed, and one execution.
 
 An execution takes bytes and answers with the code of the finding it ended in, or "passed". Whatever else it raises is a
 crash. Targets that touch files do so in a folder in memory, and state what must hold afterwards on their own.
@@ -132,7 +132,7 @@ def record(folder: Path) -> Target:
         if finding is None:
             assert stored is not None
             claims = json.loads(data)
-            # The independent look: whoever passes unremarked claimed these very bytes.
+            # The independent check: a record that passes without a finding must be about these bytes.
             assert claims["file"]["sha256"] == digest
             assert claims["file"].get("data") is None or claims["file"]["data"]["sha256"] == data_digest
             str(stored.short)

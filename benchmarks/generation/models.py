@@ -1,7 +1,7 @@
 """Tiny generators of transformers with random weights that nevertheless say something.
 
 With the library's own initial weights a tiny model repeats one token for ever, and a wrong cache would not show. So the
-weights are drawn anew: matrices with the standard deviation gain / √(fan-in), the weights of norms from a normal
+weights are drawn again: matrices with the standard deviation gain / √(fan-in), the weights of norms from a normal
 distribution too (tied embeddings would otherwise echo the last token), biases with 0.1. Of eight seeds and the gains 1
 and 2, the draw is taken whose three sequences hold the most different tokens.
 """

@@ -1,4 +1,4 @@
-"""What a linear layer costs as Gemm with `transB` beside MatMul with a weight turned over.
+"""Compare the cost of a linear layer as Gemm with `transB` beside MatMul with a weight turned over.
 
 By `python benchmarks/large/gemm.py`. Sizes are those of the text towers' layers, at one token and at many.
 """

@@ -1,7 +1,7 @@
 """Large models, measured: `python benchmarks/large/run.py FOLDER [--only MODEL…] [--ways WAY…]`.
 
-FOLDER takes checkpoints and files, 30 GB if all models are run. Each way is a process of its own, one after the other.
-Rows go to rows.jsonl at once and are not run again; `--write` makes results.md of them.
+FOLDER takes checkpoints and files, 30 GB if all models are run. Each way runs in a separate process, one after the
+other. Rows go to rows.jsonl at once and are not run again; `--write` makes results.md of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What people do without Fairway: build the model, load the checkpoint, call torch.onnx.export.
+"""Export as people do without Fairway: build the model, load the checkpoint, call torch.onnx.export.
 
 `python benchmarks/large/stock.py text_half CHECKPOINT out.onnx HOW`, where HOW is `dynamo` or `trace`, with the model
 built as `from_pretrained` does, without drawing weights; `drawn`, dynamo after `Model(config)` and `load_state_dict`;

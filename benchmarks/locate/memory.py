@@ -1,7 +1,7 @@
-"""What `locate` takes of memory beside plain inference: `python benchmarks/locate/memory.py`.
+"""Measure the memory that `locate` takes, next to plain inference: `python benchmarks/locate/memory.py`.
 
 A model of more than a thousand nodes with activations of 2 MB each, one defect planted in the middle. Each way runs in
-a process of its own; peak resident memory, imports and the PyTorch model included.
+a separate process; peak resident memory, imports and the PyTorch model included.
 """
 
 from __future__ import annotations

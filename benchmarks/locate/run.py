@@ -1,8 +1,8 @@
-"""How often the planted node is named: `python benchmarks/locate/run.py [--models …]`.
+"""Count how often the planted node is named: `python benchmarks/locate/run.py [--models …]`.
 
 Sixty defects, five kinds in each of twelve exported models (both exporters). Each is proven to change an answer first.
 Every file is looked into three times: with PyTorch's values alone, beside a file exported again, and beside such a file
-after ONNX Runtime has optimised the wrong one. Rows go to rows.jsonl, the sums to results.md.
+after ONNX Runtime has optimized the wrong one. Rows go to rows.jsonl, the sums to results.md.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ KINDS = {
     "dim fixed": "dim baked",
     "cast narrowed": "cast narrowed",
 }
-WAYS = ("PyTorch alone", "exported again", "optimised")
+WAYS = ("PyTorch alone", "exported again", "optimized")
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def planted(source: Path, wrong: Path) -> Planted:
 
 
 def surviving(where: Planted, wrong: Path, shown: Path) -> Planted:
-    """Where an optimiser has folded the planted nodes away, the first values after them that are still there."""
+    """Return the first values after the planted nodes that are left, if an optimizer has folded these nodes away."""
     there = {name for node in onnx.load(shown).graph.node for name in node.output}
     if where.at & there:
         return where
@@ -96,9 +96,9 @@ def _sign(node: Any) -> Any:
     return node.op_type, tuple(node.input), tuple(node.output), attributes
 
 
-def optimised(path: Path) -> Path:
-    """As ONNX Runtime writes a file that it has optimised."""
-    target = path.with_suffix(".optimised.onnx")
+def optimized(path: Path) -> Path:
+    """As ONNX Runtime writes a file that it has optimized."""
+    target = path.with_suffix(".optimized.onnx")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
@@ -121,7 +121,7 @@ def look(subject: Any, path: Path, against: list[str], where: Planted) -> dict[s
 
 
 def apart(work: Callable[[], Any], otherwise: Any) -> Any:
-    """In a process of its own: a wrong file can bring a runtime down."""
+    """Run in a separate process, because a wrong file can crash a runtime."""
     with Workers(Limits(300.0)) as workers:
         got = workers.run(lambda tell: work())
     return got.value if got.status == "done" else otherwise
@@ -144,16 +144,16 @@ def plant(name: str, folder: Path) -> list[dict[str, Any]]:
             row: dict[str, Any] = {"model": name, "route": MODELS[name].route, "kind": called}
             row["place"] = left[kind].pop(0)
             for way in WAYS:
-                path = apart(lambda: optimised(target), None) if way == "optimised" else target
+                path = apart(lambda: optimized(target), None) if way == "optimized" else target
                 against = [] if way == "PyTorch alone" else [str(again)]
-                if way == "optimised" and path is not None:
+                if way == "optimized" and path is not None:
                     where = surviving(where, target, path)
                 died = {"named": "nowhere: the runtime died"}
-                # The runtime refuses to load some files; then there is none that it has optimised.
+                # The runtime refuses to load some files; then there is none that it has optimized.
                 row[way] = (
                     apart(lambda p=path, a=against, w=where: look(subject, p, a, w), died)
                     if path
-                    else {"named": row["exported again"]["named"], "note": "refused, so not optimised"}
+                    else {"named": row["exported again"]["named"], "note": "refused, so not optimized"}
                 )
             rows.append(row)
             print(name, called, row["place"], {way: row[way]["named"] for way in WAYS}, flush=True)

@@ -114,7 +114,7 @@ def mask_lost(model: ir.Model, know: Know) -> Proposals:
 
 
 def state_dropped(model: ir.Model, know: Know) -> Proposals:
-    """What should be carried on is zero, halved, or what it was before."""
+    """Replace a state that is carried on by zero, by half of it, or by its value one step before."""
     for i, node in enumerate(nodes(model)):
         if node.op_type in ("GRU", "LSTM", "RNN"):
             for j in (5, 6):

@@ -101,7 +101,7 @@ def fairway_says(subject: Subject, path: Path, level: str) -> str:
 
 
 def torch_says(path: Path, ours: list[torch.Tensor], theirs: list[np.ndarray]) -> bool:
-    """Whether the steps 4 to 6 of torch's own `verify=True` let the file pass."""
+    """Return whether the steps 4 to 6 of torch's own `verify=True` let the file pass."""
     import onnx_ir as ir
     from onnxscript._framework_apis import torch_2_5 as apis
     from torch.onnx._internal.exporter._verification import VerificationInfo
@@ -127,7 +127,7 @@ def _passes(question: Callable[[], bool]) -> bool:
 
 
 def single_input(subject: Subject, path: Path) -> dict[str, str]:
-    """What the two single-input judges say at the example."""
+    """Return the verdicts of the two single-input judges at the example."""
     tensors = subject.make(subject.example, 1, "normal")
     ours = run_eager(subject, tensors)
 

@@ -16,7 +16,7 @@ from fairway.model.spec import TensorSpec
 
 @dataclass(frozen=True)
 class Know:
-    """What a mutation may use: the spec, the example's sizes, and every inner value at the example."""
+    """The knowledge that a mutation may use: the spec, the example's sizes, and every inner value at the example."""
 
     spec: tuple[TensorSpec, ...]
     domain: Domain
@@ -65,7 +65,7 @@ def constant(model: ir.Model, array: Any, dtype: Any = None) -> ir.Value:
 
 @dataclass
 class Chain:
-    """Adds nodes at one place, each naming its output anew."""
+    """Adds nodes at one place, each with a new name for its output."""
 
     model: ir.Model
     graph: ir.Graph

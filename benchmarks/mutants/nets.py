@@ -50,7 +50,7 @@ class Remembering(nn.Module):
 
 
 class Filter(nn.Module):
-    """A loop over time with a state of its own: a leaky integrator whose step depends on what it holds."""
+    """A loop over time with a state: a leaky integrator whose step depends on the state."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -193,7 +193,7 @@ def _either(x: Tensor, calm: Tensor, wild: Tensor) -> Tensor:
 
 
 class Choosing(nn.Module):
-    """Which way it goes depends on the values: as a whole (scripted, so that an If is written), by row, by element."""
+    """Takes a branch by the values: of the whole input (scripted, so that an If is written), by row, by element."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -28,7 +28,7 @@ Feeds = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Witness:
-    """Where a mutant differs, and how."""
+    """An input at which a mutant differs, and the difference."""
 
     index: int
     point: dict[str, int]
@@ -195,7 +195,7 @@ def difference(right: list[np.ndarray], got: list[np.ndarray], scales: list[floa
             return f"output {i}: NaN or infinity elsewhere"
         finite = np.isfinite(x)
         off = float(np.abs(x - y)[finite].max(initial=0.0))
-        # An output that happens to be next to nothing everywhere has no scale of its own.
+        # An output that happens to be next to nothing everywhere has no scale by itself.
         scale = max(_top(a), 1e-3 * scales[i])
         if off > tolerance * scale:
             return f"output {i}: off by {off / scale:.2g} of its scale"

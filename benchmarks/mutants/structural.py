@@ -271,7 +271,7 @@ def opset_mixed(model: ir.Model, know: Know) -> Proposals:
         if node.op_type == "Softmax":
 
             def flatten(node: ir.Node = node) -> None:
-                """What Softmax meant before opset 13: over everything from the axis on, here axis 1."""
+                """Give Softmax its meaning before opset 13: over everything from the axis on, here axis 1."""
                 chain = before(model, node)
                 given = node.inputs[0]
                 assert given is not None

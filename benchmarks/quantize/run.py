@@ -77,7 +77,7 @@ def one_model(name: str, address: str, folder: Path) -> list[dict]:
 
 def table(rows: list[dict]) -> str:
     lines = [
-        "# The examples, quantised",
+        "# The examples, quantized",
         "",
         "Written by `python benchmarks/quantize/run.py`. Size is the file's, as a share of the float file's. Speed is",
         "paired with the float file on one thread, with its interval; values are drawn from the recipes' specs, at the",

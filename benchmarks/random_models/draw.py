@@ -86,7 +86,7 @@ def _draw(rng: random.Random) -> Program | None:
 
 
 def _behind(program: Program, name: str) -> int:
-    """How many steps a value rests on."""
+    """Return the number of steps that a value depends on."""
     needed = {name}
     for step in reversed(program.steps):
         if step.result.name in needed:

@@ -71,7 +71,7 @@ def scaled_by_size(p: Program) -> None:
 
 
 def inner(p: Program) -> None:
-    """A module of its own, called once or twice in a row with the same weights."""
+    """A separate module, called once or twice in a row with the same weights."""
     if p.depth > 1:
         raise SkipError
     x = p.pick(lambda kind: kind.dtype == "float32" and kind.rank > 1)

@@ -1,4 +1,4 @@
-"""What a value in a random program is: a dtype and a shape over two dims, `batch` 1..3 and `n` 1..6."""
+"""The kinds of values in a random program: a dtype and a shape over two dims, `batch` 1..3 and `n` 1..6."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def eager(model: torch.nn.Module) -> Any:
 
 
 def check_file(program: Program, path: Path, seed: int) -> list[str]:
-    """What the oracle says of a file, at every size of the domain, with seeds of its own."""
+    """Return the oracle's verdict on a file, at every size of the domain and with other seeds than Fairway's."""
     try:
         run = session(program, path)
     except Exception as error:
@@ -103,7 +103,7 @@ def check_file(program: Program, path: Path, seed: int) -> list[str]:
 
 
 def check_where_it_failed(program: Program, path: Path, model: torch.nn.Module, result: fairway.Result) -> list[str]:
-    """What the oracle says at the very inputs at which Fairway calls the file wrong, such as the largest values."""
+    """Return the oracle's verdict at the inputs at which Fairway calls the file wrong, such as the largest values."""
     subject = build_subject(model, [one.line for one in program.inputs], bounds=BOUNDS)
     run = session(program, path)
     said: list[str] = []

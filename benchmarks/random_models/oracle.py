@@ -110,7 +110,7 @@ def coarsest_behind(program: Program, value: Value) -> str:
 
 @dataclass(frozen=True)
 class Expected:
-    """What one output should be, and where that is beyond doubt."""
+    """The expected values of one output, and the elements at which they are certain."""
 
     truth: Array
     tolerance: Array | None
@@ -154,7 +154,7 @@ def _outputs(program: Program, at: tuple[int, int], inputs: list[Array], noise: 
 
 
 def differences(expected: list[Expected], got: list[Array], dtypes: list[str]) -> list[str]:
-    """What is wrong with an answer, in words."""
+    """Describe what is wrong with an answer."""
     if len(expected) != len(got):
         return [f"{len(got)} outputs instead of {len(expected)}"]
     said = []
@@ -212,7 +212,7 @@ def check(program: Program, run: Callable[[list[Array]], list[Array]], seed: int
 def check_at(
     program: Program, run: Callable[[list[Array]], list[Array]], at: tuple[int, int], inputs: list[Array]
 ) -> list[str]:
-    """What is wrong at inputs that somebody else chose."""
+    """Describe what is wrong at given inputs."""
     expected = expect(program, at, inputs, 0, "large")
     return [] if expected is None else _ask(run, inputs, expected, _dtypes(program))
 

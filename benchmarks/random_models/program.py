@@ -57,7 +57,7 @@ class Input:
 
 @dataclass
 class Program:
-    """Inputs, weights, steps and outputs of one module; inner modules are programs of their own."""
+    """Inputs, weights, steps and outputs of one module; inner modules are separate programs."""
 
     name: str
     rng: random.Random

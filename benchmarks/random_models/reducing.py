@@ -149,8 +149,8 @@ def normalize(p: Program) -> None:
         name, w = p.layer(f"nn.LayerNorm({size}, eps=0.125)", {"weight": (size,), "bias": (size,)})
 
         def layer(at: Any, a: Any) -> Any:
-            centred = a - a.mean(-1, keepdims=True)
-            return centred / np.sqrt(a.var(-1, keepdims=True) + 0.125) * w["weight"] + w["bias"]
+            centered = a - a.mean(-1, keepdims=True)
+            return centered / np.sqrt(a.var(-1, keepdims=True) + 0.125) * w["weight"] + w["bias"]
 
         p.emit("LayerNorm", x.kind, f"{name}({x})", layer, x)
 

@@ -27,7 +27,7 @@ def turn(p: Program) -> None:
 
 
 def flatten(p: Program) -> None:
-    """Two neighbours become one, by -1 or by the product of their sizes."""
+    """Two neighbors become one, by -1 or by the product of their sizes."""
     x = p.pick(lambda kind: kind.rank > 1 and min(size.least for size in kind.shape) > 0)
     axis = p.rng.randrange(x.kind.rank - 1)
     joint = x.kind.shape[axis].times(x.kind.shape[axis + 1])

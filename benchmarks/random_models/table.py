@@ -51,7 +51,7 @@ def _spans(seeds: list[int]) -> str:
 
 
 def _refusals(rows: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
-    """What exporters and the runtime said on any rung, by route and by the words without their numbers."""
+    """Count the messages of exporters and the runtime on any rung, by route and by their words without numbers."""
     seen: dict[tuple[str, str, str], set[int]] = defaultdict(set)
     for seed, row in rows.items():
         for route, _, findings in row.get("ladder", ()):

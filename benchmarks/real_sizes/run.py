@@ -42,7 +42,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def make_command(name: str, way: str, out: Path) -> list[str]:
-    """What a user types for this way of exporting."""
+    """Return the command that a user types for this way of exporting."""
     if way == "stock":
         return [sys.executable, str(HERE / "stock.py"), name, str(out)]
     recipe = f"{HERE / 'models.py'}:{name}"

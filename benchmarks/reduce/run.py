@@ -1,10 +1,10 @@
-"""How small failing models get: `python benchmarks/reduce/run.py [--only NAME…]`.
+"""Measure how small failing models get: `python benchmarks/reduce/run.py [--only NAME…]`.
 
 Cases of the corpus that torch's dynamo exporter with `Dim.DYNAMIC` gets wrong, drawn at random once (cases.txt):
 sixteen idioms and ten architectures. Besides, chosen by hand, models that decide by values: a recipe of the examples
 and idioms of the corpus, three of them by the tracer (`trace:`). Each starts from the example at which it failed there,
-and goes through `reduce` with five minutes, in a process of its own. Rows go to rows.jsonl at once, and what is there
-is not run again; the sums go to results.md.
+and goes through `reduce` with five minutes, in a separate process. Rows go to rows.jsonl at once, and what is there is
+not run again; the sums go to results.md.
 """
 
 from __future__ import annotations

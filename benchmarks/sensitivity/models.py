@@ -1,4 +1,4 @@
-"""Three small models with layers that are planted to lose much when quantised.
+"""Three small models with layers that are planted to lose much when quantized.
 
 Of the channels between two layers the first is a few hundred times as large as the others, and the next layer takes it
 a few hundred times as small. In float nothing is lost; in bytes, the other channels share what the large one leaves.

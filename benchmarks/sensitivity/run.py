@@ -3,7 +3,7 @@
     python benchmarks/sensitivity/run.py            # writes rows.jsonl and results.md
 
   exhaustive  onnxruntime's own `quantize_static` for each unit alone, scored on all samples held back
-  debug       onnxruntime's `qdq_loss_debug`: every tensor of the quantised model beside the float one
+  debug       onnxruntime's `qdq_loss_debug`: every tensor of the quantized model beside the float one
   fairway     `measure_sensitivity`, all of it, and again with a tenth of the time that `exhaustive` took
 
 Seconds are of the process, not of the clock, budgets too: other work on the machine does not count. Everything runs on
@@ -98,7 +98,7 @@ def one_model(name: str, folder: Path) -> dict:
         runs["as long as debug"] = seconds + preparing
     for label, budget in runs.items():
         started = time.process_time()
-        # Any drop will do: the search for what to keep in float is no part of what is compared.
+        # Any drop will do: the search for what to keep in float is not compared.
         wishes = QuantizeSettings("int8-static", samples=SAMPLES, budget=Budget(math.inf))
         sensed = measure_sensitivity(
             source, subject, folder / f"{name}-{label}", wishes, SensitivityRequest(seconds=budget)
@@ -122,7 +122,7 @@ def one_model(name: str, folder: Path) -> dict:
 
 
 def exhaustive(prepared, calibrating, held, folder: Path) -> tuple[dict[str, float], float]:
-    """As it is done by hand: quantise again for each unit, load, run everything. Recurrent units it cannot quantise."""
+    """As it is done by hand: quantize again for each unit, load, run everything. Recurrent units it cannot quantize."""
     right = OrtFile(prepared.path)
     answers = [right(sample) for sample in held]
     exact = {}
@@ -166,8 +166,8 @@ def loss_debug(prepared, calibrating, held, folder: Path) -> tuple[dict[str, flo
     options.intra_op_num_threads = 1
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     floats = debug.collect_activations(str(wide), Reader(held), options)
-    quantised = debug.collect_activations(str(narrow), Reader(held), options)
-    matching = debug.create_activation_matching(quantised, floats)
+    quantized = debug.collect_activations(str(narrow), Reader(held), options)
+    matching = debug.create_activation_matching(quantized, floats)
     errors = debug.compute_activation_error({n: both for n, both in matching.items() if both.get("float")})
     debug.compute_weight_error(debug.create_weight_matching(str(prepared.path), str(whole)))
     seconds = time.process_time() - started

@@ -1,4 +1,4 @@
-"""Clients that ask without a pause over plain sockets, in a process of their own, so that they cost the server little.
+"""Clients that ask without a pause over plain sockets, in a separate process, so that they cost the server little.
 
     python clients.py PORT REQUEST CLIENTS SECONDS
 

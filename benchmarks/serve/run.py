@@ -1,11 +1,11 @@
-"""What a server costs, and how evenly it answers.
+"""Measure the cost of a server, and how evenly it answers.
 
     python benchmarks/serve/run.py ratio --rounds 5     # 8 clients against an onnxruntime loop, in turns
     python benchmarks/serve/run.py soak --minutes 10    # HeimdallNet, 50 clients
     python benchmarks/serve/run.py mlserver --rounds 5  # MLServer beside it, in build/mlserver (see requirements)
     python benchmarks/serve/run.py write                # results.md from the rows
 
-Every run adds rows to rows.jsonl, with the machine's load before it. Ratios are of neighbouring runs.
+Every run adds rows to rows.jsonl, with the machine's load before it. Ratios are of neighboring runs.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def add(row: dict[str, Any]) -> None:
 
 
 def ratio(rounds: int, seconds: float) -> None:
-    """Loop and server take turns; a round's ratio is of the two that were neighbours."""
+    """Loop and server take turns; a round's ratio is of the two that were neighbors."""
     for name, (_, sizes) in RECIPES.items():
         inputs, asked = request(name, model(name), sizes, binary=True)
         found = []

@@ -9,7 +9,7 @@ from typing import Any
 HEAD = """# Serving
 
 `python benchmarks/serve/run.py ratio`, `soak`, `mlserver`, then `write`. Two cores for clients, server and workers
-together. `load` is the machine's load before the run, the run before it included. Only ratios of neighbours count.
+together. `load` is the machine's load before the run, the run before it included. Only ratios of neighbors count.
 """
 
 

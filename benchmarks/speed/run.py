@@ -1,4 +1,4 @@
-"""What a verdict costs, in units of one bare export: `python benchmarks/speed/run.py [--rounds N] [NAME…]`.
+"""Measure the cost of a verdict in units of one bare export: `python benchmarks/speed/run.py [--rounds N] [NAME…]`.
 
 For each model a bare `torch.onnx.export(dynamo=True)` and `fairway export` at both levels run one after the other, each
 in a fresh process with its imports, `N` times over; wall times are compared within a round, so that a slow minute of

@@ -16,7 +16,7 @@ STEPS, BATCH, LENGTH = 120, 16, 307
 
 
 def errors(net, acc, gyro, true_acc, true_gyro):
-    """What the correction leaves of the sensor's error, and how sure the net is of it."""
+    """Return the sensor's error after the correction, and how sure the net is of it."""
     correction_acc, correction_gyro, acc_cov, gyro_cov = net(acc, gyro)
     run_in = net.interval
     left_acc = acc[:, run_in:] + correction_acc - true_acc[:, run_in:]

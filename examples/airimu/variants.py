@@ -8,7 +8,7 @@ from recipe import airimu
 
 
 def spread_by_gather(self, to_update, feat, frame_len):
-    """What the loop computes, at once: sample j takes feature (j + 4) // 9, or the last one there is."""
+    """Compute the result of the loop at once: sample j takes feature (j + 4) // 9, or the last one there is."""
     sample = torch.arange(to_update.shape[1], device=feat.device)
     index = ((sample + self.inter_head) // self.interval).clamp(max=feat.shape[1] - 1)
     return to_update + feat[:, index, :]

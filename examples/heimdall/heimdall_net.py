@@ -78,7 +78,7 @@ class IQEncoder(nn.Module):
 
 
 class GeometryEncoder(nn.Module):
-    """What the receivers' places alone say: each place, and each pair's distance, bearing and height."""
+    """Encodes the receivers' places alone: each place, and each pair's distance, bearing and height."""
 
     def __init__(self, out_dim=256):
         super().__init__()
@@ -102,7 +102,7 @@ class GeometryEncoder(nn.Module):
 
 
 class SetAggregator(nn.Module):
-    """Any number of receivers into one vector: maximum, mean, and a mean weighted by learnt quality."""
+    """Any number of receivers into one vector: maximum, mean, and a mean weighted by learned quality."""
 
     def __init__(self, dim=256):
         super().__init__()

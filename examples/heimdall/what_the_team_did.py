@@ -1,4 +1,4 @@
-"""Repeats the team's export with stock torch.onnx, then asks the two questions nobody asked.
+"""Repeats the team's export with stock torch.onnx, then asks two questions that the team did not ask.
 
 The call is the one in their write-up: `dynamo=False`, opset 14, ten receivers in the dummy batch, the
 batch dimension dynamic. `onnx.checker` passes. Then the same file is run on receivers other than the
@@ -59,7 +59,7 @@ def distance(model, session, recordings):
 
 
 def refusal(model, recordings):
-    """What the new exporter, which the team gave up on, has to say about the same model."""
+    """Return the message of the new exporter, which the team gave up on, about the same model."""
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # on failure torch prints the whole graph, 200 kB
             torch.export.export(model, recordings, strict=False)

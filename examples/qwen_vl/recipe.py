@@ -1,7 +1,7 @@
 """Qwen2.5-VL's towers at a tiny size, with both kinds of attention and in both precisions.
 
 Sequences may be padded on the left, as for generation, or on the right. On the left, the first rows of the
-causal mask are masked altogether: nobody reads those logits, and they are where exporters differ.
+causal mask are masked altogether: those logits are not used, and exporters differ there.
 """
 
 from functools import partial

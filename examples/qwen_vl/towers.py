@@ -118,7 +118,7 @@ class Qwen25VLTextImageWrapper(nn.Module):
 
 
 def build_patches_and_grid(pixel_values, patch_size=14, temporal_patch_size=2, merge_size=2):
-    """One image, already resized and normalised, cut as the processor cuts it: `(patches, grid_thw)`."""
+    """One image, already resized and normalized, cut as the processor cuts it: `(patches, grid_thw)`."""
     _, channels, height, width = pixel_values.shape
     grid_h, grid_w = height // patch_size, width // patch_size
     frames = pixel_values.repeat(temporal_patch_size, 1, 1, 1)  # a still image is two equal frames

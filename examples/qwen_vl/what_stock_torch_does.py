@@ -1,7 +1,7 @@
 """Exports the towers with stock torch.onnx and measures each file against PyTorch at other sizes.
 
 Every route is asked for dynamic batch and length, from an example padded on the right. Differences are
-given apart for the tokens somebody reads and for the padding nobody reads.
+given separately for real tokens and for padding.
 
     python what_stock_torch_does.py [text_eager] [text_sdpa] [text_eager_fp16] [text_sdpa_fp16] [vision]
 """

@@ -10,7 +10,7 @@ class EncoderToShip(nn.Module):
     """The encoder with zeros where there is no point.
 
     PyTorch itself gives two answers there: nn.TransformerEncoder's fast path writes zeros, its ordinary path
-    leaves numbers that nobody reads. The decoder never looks, so the file may as well be definite.
+    leaves numbers that are not used. The decoder never looks, so the file may as well be definite.
     """
 
     def __init__(self, encoder):

@@ -42,15 +42,15 @@ def no_uv(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Environments without uv: version 9 of anything cannot be had."""
 
     def make(cache: Path) -> Any:
-        def maker(wanted: EnvironmentSpec) -> Path:
-            if "9" in dict(wanted.pins).values():
+        def maker(spec: EnvironmentSpec) -> Path:
+            if "9" in dict(spec.pins).values():
                 raise EnvironmentNotMade("uv pip: there is no 9")
             return python
 
         return maker
 
     monkeypatch.setattr(environments, "Uv", make)
-    monkeypatch.setattr(environments, "use_this_python", lambda wanted: python)
+    monkeypatch.setattr(environments, "use_this_python", lambda spec: python)
 
 
 def test_a_version_that_cannot_be_installed_is_a_row(fairway: Fairway) -> None:
@@ -68,7 +68,7 @@ def test_json_has_the_rows_and_the_installed_torch_by_default(fairway: Fairway) 
     said = fairway("matrix", "recipe.py", "--cache", "kept", "--json")
     (row,) = json.loads(said.out)
     assert (row["verdict"], row["installed"]["torch"], said.code) == ("verified", "2.13.0", 0)
-    assert "+" not in row["wanted"]["torch"]
+    assert "+" not in row["requested"]["torch"]
 
 
 @pytest.mark.parametrize(

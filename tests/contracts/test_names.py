@@ -32,7 +32,6 @@ SIGNATURES_OF_TORCH = {
 BANNED_VARIABLES = {"one", "said", "told", "heard", "whole", "found", "wanted", "asked"}
 ALLOWED_VARIABLES = {
     "fairway.record.schema_tuning": {"said"},  # a JSON key of the record
-    "fairway.debug.versions.inside": {"wanted"},  # a JSON key of stored rows
     # Functions that onnxscript compiles: the names of values reach ONNX files.
     "fairway.convert.translations.cumulative": {"one"},
     "fairway.convert.translations.linear_algebra": {"one"},

@@ -178,7 +178,7 @@ def test_a_probe_that_dies_is_a_result_and_the_next_is_walked(workers: Workers, 
     probes = [Probe("deadly", die, lambda n: torch.ones(n, 2), 0.0)]
     probes += [Probe("wrong", lambda m, x: x, lambda n: torch.ones(n, 2), 3.0)]
     steps = examine.run_probes(workers, probes, tmp_path, lambda event: None)
-    assert [(s.probe, s.tool, s.problem) for s in steps if s.way == "TorchScript"] == [
+    assert [(s.probe, s.tool, s.problem) for s in steps if s.exporter == "TorchScript"] == [
         ("deadly", PYTORCH, "its process died, signal 11"),
         ("wrong", PYTORCH, "returns 10.0 instead of 3.0"),
     ]

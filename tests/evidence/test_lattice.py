@@ -21,7 +21,7 @@ def _points(level, **hints):
     return [s.sizes for s in build_lattice(DOMAIN, EXAMPLE, OTHER, level, hints=LatticeHints(**hints))]
 
 
-def test_standard_visits_every_bound_and_its_neighbour():
+def test_standard_visits_every_bound_and_its_neighbor():
     times = {p["time"] for p in _points("standard")}
     assert {10, 11, 1999, 2000, 19, 23} <= times
     assert {1, 2, 7, 8} <= {p["batch"] for p in _points("standard")}

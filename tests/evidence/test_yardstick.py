@@ -117,7 +117,7 @@ def test_another_rounding_of_the_same_size_is_right(shape):
     assert worst < 1
 
 
-def test_positions_are_at_most_256_groups_of_neighbours():
+def test_positions_are_at_most_256_groups_of_neighbors():
     found = find_positions((2, 1000), 0, 2000)
     assert found.max() == MAX_POSITIONS - 1
     assert (np.diff(found[:1000]) >= 0).all()

@@ -44,7 +44,7 @@ def test_a_known_error_is_found_in_a_traceback(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", [one.code for one in EXPORTER_SIGNATURES])
-def test_a_log_and_a_live_failure_are_recognised_alike(code: str) -> None:
+def test_a_log_and_a_live_failure_are_recognized_alike(code: str) -> None:
     kind, _, message = LOGS[code].partition(": ")
     failure = Failure(kind.rsplit(".", 1)[-1], message, (), LOGS[code])
     assert [f.code for f in explain(failure, ())] == [code]
@@ -57,7 +57,7 @@ def test_encodings_and_line_ends_of_other_systems_are_read(encoding: str, ending
     assert [known.code for known in find_known(decode(text.encode(encoding)))] == ["FW302"]
 
 
-def test_fairways_own_output_is_recognised_through_its_colours() -> None:
+def test_fairways_own_output_is_recognized_through_its_colors() -> None:
     assert [k.code for k in find_known(decode(b"\x1b[31mFW205 error: A module\x1b[0m\nFW999 error: no"))] == ["FW205"]
 
 

@@ -180,7 +180,7 @@ def test_a_node_that_the_runtime_refuses_is_named_with_its_words(subject: Subjec
     assert look(subject, path).kind == "runtime", "at the sizes that were baked it is right"
 
 
-def test_it_is_found_after_the_runtime_has_optimised_the_file(subject: Subject, right: Path, tmp_path: Path) -> None:
+def test_it_is_found_after_the_runtime_has_optimized_the_file(subject: Subject, right: Path, tmp_path: Path) -> None:
     path, _ = spoil(right, tmp_path, perturb)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED

@@ -47,14 +47,14 @@ def filled(recipe: Path, tmp_path: Path) -> Fill:
 
 
 def test_one_broken_environment_does_not_stop_the_others(filled: Fill) -> None:
-    def maker(wanted: EnvironmentSpec) -> Path:
-        if wanted is ONE:
+    def maker(spec: EnvironmentSpec) -> Path:
+        if spec is ONE:
             raise EnvironmentNotMade("uv pip: no such version")
         return Path(sys.executable)
 
     broken, row = filled(maker, ONE, TWO)
     assert (broken.verdict, broken.reason, broken.route) == (NO_ENVIRONMENT, "FW606: uv pip: no such version", None)
-    assert (row.verdict, row.route, row.wanted) == ("verified", "export-dynamic", {"torch": "2.13.0"})
+    assert (row.verdict, row.route, row.requested) == ("verified", "export-dynamic", {"torch": "2.13.0"})
     assert row.installed["torch"].startswith("2.")
     assert row.installed["fairway"] == read_fairway_version()
     assert row.seconds > 0
@@ -120,7 +120,7 @@ def test_a_result_is_reused_until_the_recipe_or_fairway_changes(
 
     def ran(**options: bool) -> int:
         before = calls(python)
-        assert [row.verdict for row in filled(lambda wanted: python, **options)] == ["verified"]
+        assert [row.verdict for row in filled(lambda spec: python, **options)] == ["verified"]
         return calls(python) - before
 
     assert [ran(), ran(), ran(again=True), ran()] == [1, 0, 1, 0]
@@ -156,22 +156,22 @@ def test_a_cache_in_the_recipes_folder_is_no_part_of_the_recipe(recipe: Path) ->
 
 def test_what_was_kept_is_read_back_whole_or_not_at_all(filled: Fill, tmp_path: Path) -> None:
     python = answering(tmp_path / "python", record("failed"))
-    (first,) = filled(lambda wanted: python)
-    assert filled(lambda wanted: python) == [first]
+    (first,) = filled(lambda spec: python)
+    assert filled(lambda spec: python) == [first]
     (kept,) = (tmp_path / "kept").iterdir()
     for text in ("", "{", "[]", "{}", kept.read_text().replace('"seconds": ', '"seconds": "x", "y": ')):
         kept.write_text(text)
         before = calls(python)
-        filled(lambda wanted: python)
+        filled(lambda spec: python)
         assert calls(python) == before + 1
 
 
 def test_what_gave_no_result_is_not_kept(filled: Fill, tmp_path: Path) -> None:
-    def refuse(wanted: EnvironmentSpec) -> Path:
+    def refuse(spec: EnvironmentSpec) -> Path:
         raise EnvironmentNotMade("no network")
 
     assert filled(refuse)[0].verdict == NO_ENVIRONMENT
-    assert filled(lambda wanted: script(tmp_path / "python", "#!/bin/sh\n"))[0].verdict == NO_RESULT
+    assert filled(lambda spec: script(tmp_path / "python", "#!/bin/sh\n"))[0].verdict == NO_RESULT
     assert not (tmp_path / "kept").exists()
 
 

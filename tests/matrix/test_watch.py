@@ -43,7 +43,7 @@ def judged(project: Path, entries: list[BlockedRecipe], verdict: str) -> list[Bl
         project / "w.json",
         entries,
         [EnvironmentSpec(())],
-        MatrixRun(lambda wanted: python, RunSettings(), rerun=True),
+        MatrixRun(lambda spec: python, RunSettings(), rerun=True),
         lambda event: None,
     )
 

@@ -101,7 +101,7 @@ def test_a_killed_publisher_registers_nothing_and_its_run_is_continued(
     assert pull(registry, tmp_path / "back").model.read_bytes() == model.read_bytes()
 
 
-def test_an_artefact_that_was_damaged_is_noticed_and_mended(registry: str, tmp_path: Path) -> None:
+def test_an_artifact_that_was_damaged_is_noticed_and_mended(registry: str, tmp_path: Path) -> None:
     model = make_model(tmp_path / "a")
     done = publish(model, registry)
     run = client().get_model_version(registry.removeprefix("mlflow:"), done.version).run_id

@@ -54,7 +54,7 @@ def test_a_product_of_two_activations_is_no_unit(tmp_path: Path) -> None:
     assert prepare_graph(path, tmp_path).units == ()
 
 
-def test_a_quantised_file_is_refused(tmp_path: Path) -> None:
+def test_a_quantized_file_is_refused(tmp_path: Path) -> None:
     context, _ = ready(mlp(tmp_path / "net.onnx"), tmp_path / "work")
     for scheme in ("int8-static", "int8-dynamic", "int4-weights"):
         made = make_variant(scheme, context)

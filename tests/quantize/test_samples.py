@@ -118,7 +118,7 @@ def test_nan_is_refused(subject: Subject, tmp_path: Path) -> None:
     arrays = drawn(5)
     arrays[2][1, 0, 3] = np.nan
     code, what = seen(lambda: open_samples(subject, folder_of(tmp_path, arrays), 8))
-    assert (code, what) == ("FW703", "002.npz: x contains 1 NaN or infinities")
+    assert (code, what) == ("FW703", "002.npz: expected finite numbers in x, got 1 NaN or infinities")
 
 
 def test_an_error_of_the_generators_own_is_told(subject: Subject) -> None:

@@ -64,7 +64,7 @@ def test_what_is_kept_is_in_float_and_the_rest_is_not(tmp_path: Path) -> None:
     assert held == {"w0_quantized": 3, "w1": 1, "w2_quantized": 3}
 
 
-def test_a_residual_is_not_rounded_for_its_neighbours_sake(tmp_path: Path) -> None:
+def test_a_residual_is_not_rounded_for_its_neighbors_sake(tmp_path: Path) -> None:
     context, _ = ready(mlp(tmp_path / "net.onnx"), tmp_path / "work")
     nodes = {node.output[0]: node for node in onnx.load(make_variant("int8-static", context).path).graph.node}
     assert list(nodes["y"].input) == ["a2", "x"], "the input itself, though the first layer has it in bytes"

@@ -165,7 +165,7 @@ def test_without_time_there_is_a_ranking_and_a_later_run_continues(tmp_path: Pat
     assert sense(tmp_path).finished
 
 
-def test_the_loss_is_that_of_a_file_quantised_so_by_onnxruntime_alone(tmp_path: Path) -> None:
+def test_the_loss_is_that_of_a_file_quantized_so_by_onnxruntime_alone(tmp_path: Path) -> None:
     """Without anything of Fairway's but the samples: quantize_static for each node by itself."""
     from onnxruntime.quantization import QuantType, quantize_static
 

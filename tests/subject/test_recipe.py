@@ -108,7 +108,7 @@ def test_a_relative_checkpoint_starts_at_the_recipes_folder(folder: Path) -> Non
     assert complaint("models/r.py") == ("FW104", f"{folder / 'models/w.pt'}")
 
 
-def test_a_recipe_imports_its_neighbours_at_once_or_later(folder: Path) -> None:
+def test_a_recipe_imports_its_neighbors_at_once_or_later(folder: Path) -> None:
     (folder / "sub").mkdir()
     (folder / "sub/neighbor_now.py").write_text("WIDTH = 5\n")
     (folder / "sub/neighbor_built.py").write_text("HEIGHT = 6\n")
@@ -123,7 +123,7 @@ def test_a_recipe_imports_its_neighbours_at_once_or_later(folder: Path) -> None:
     assert subject.model(torch.zeros(2, 3)).shape == (2, 30)
 
 
-def test_two_recipes_with_neighbours_of_the_same_name_each_get_their_own(folder: Path) -> None:
+def test_two_recipes_with_neighbors_of_the_same_name_each_get_their_own(folder: Path) -> None:
     for name, width in (("one", 5), ("two", 6)):
         (folder / name).mkdir()
         (folder / name / "parts.py").write_text(f"WIDTH = {width}\n")
@@ -133,7 +133,7 @@ def test_two_recipes_with_neighbours_of_the_same_name_each_get_their_own(folder:
     assert load_subject("two/r.py", Overrides()).model.fc.out_features == 6
 
 
-def test_a_neighbour_named_like_a_library_does_not_push_the_library_out(folder: Path) -> None:
+def test_a_neighbor_named_like_a_library_does_not_push_the_library_out(folder: Path) -> None:
     (folder / "json.py").write_text("raise RuntimeError('not the real one')\n")
     (folder / "onnx.py").write_text("raise RuntimeError('not the real one')\n")
     (folder / "r.py").write_text(f"import json\n{NET}net = fairway.Recipe(Net, {LINE})\n")

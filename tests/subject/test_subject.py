@@ -295,7 +295,7 @@ def test_sizes_of_example_tensors_are_kept_if_they_are_distinct() -> None:
 
 
 @pytest.mark.parametrize("sizes", [(1, 9), (3, 9), (9, 9)], ids=["a batch of one", "equal to a fixed size", "equal"])
-def test_sizes_that_exporters_would_specialise_or_merge_are_not_started_from(sizes: tuple[int, int]) -> None:
+def test_sizes_that_exporters_would_specialize_or_merge_are_not_started_from(sizes: tuple[int, int]) -> None:
     subject = build_subject(Echo(), (torch.zeros(*sizes, 3),), dims={"a": "b t 3"})
     values = [*subject.example.values(), 3]
     assert len(set(values)) == 3

@@ -32,7 +32,7 @@ class ProgressLine:
     """One line on standard error that is rewritten. Nothing is printed if that is not a terminal.
 
     `forks` says that this process forks workers. Waiting for a worker then updates the line. Otherwise a thread does,
-    because a process with threads must not fork; this is also why rich's progress display is not used.
+    because a process with threads must not fork. rich's display is not used: it hides the cursor, also after a kill.
     """
 
     def __init__(self, forks: bool = True) -> None:

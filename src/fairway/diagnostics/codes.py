@@ -769,7 +769,7 @@ _ROWS = (
         "upstream",
         "Exporters write the computation into the file, or fail at it; its result is always the same.",
         (
-            "Leave remedies on: parametrised_weight.",
+            "Leave remedies on: parametrized_weight.",
             "Or call torch.nn.utils.parametrize.remove_parametrizations once training is over.",
         ),
     ),

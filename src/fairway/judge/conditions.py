@@ -100,7 +100,7 @@ def _list_conditions(file: str) -> list[ConditionSource]:
 
 
 def _find_raising_answers(node: ast.If | ast.IfExp | ast.While) -> frozenset[bool]:
-    """Return the answers after which an `if` only raises."""
+    """Return the outcomes of an `if`, True or False, that lead only to a `raise`."""
     if not isinstance(node, ast.If):
         return frozenset()
     arms = {True: node.body, False: node.orelse}

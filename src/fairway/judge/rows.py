@@ -228,8 +228,8 @@ class _Comparison:
         for flavor in output.batch.flavors:
             numbers = [n for n in output.batch.list_parts(flavor) if n in others]
             yardstick = self._judge.yardsticks.get((output.name, flavor))
-            is_learnt = yardstick is not None or flavor == "normal" or output.parts[0].dtype.kind != "f"
-            if not numbers or not is_learnt:
+            is_learned = yardstick is not None or flavor == "normal" or output.parts[0].dtype.kind != "f"
+            if not numbers or not is_learned:
                 continue  # PyTorch's own error at these values is not known
             for number in numbers:  # a row padded to the longest one has another shape alone
                 shapes = [list(side[number].shape) for side in (others, output.parts)]

@@ -32,6 +32,7 @@ def open_progress(option: ProgressOption) -> Iterator[EventSink]:
 
     # auto_refresh would start a thread, and no thread may run while Fairway forks its workers.
     with Live(console=Console(stderr=True), auto_refresh=False, transient=True) as live:
+        live.console.show_cursor()  # rich hides it, and a process that is killed would leave it hidden
         yield ProgressDisplay(live)
 
 

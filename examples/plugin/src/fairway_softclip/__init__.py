@@ -1,4 +1,4 @@
-"""A soft clip as one operator, as a kernel of its own would bring it."""
+"""A soft clip as one operator, as a custom kernel would bring it."""
 
 import torch
 from torch import nn

@@ -134,7 +134,7 @@ def _find_grown_tensors(loop: LoopNode, scope: dict[str, object]) -> dict[str, i
 
 
 def _read_growth(node: ast.AST, scope: dict[str, object]) -> tuple[str, ast.expr, int] | None:
-    """Read `name = torch.cat([name, part], dim=number)`."""
+    """Return name, part and dim of `name = torch.cat([name, part], dim=number)`, or None for another statement."""
     if not (isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)):
         return None
     call = node.value

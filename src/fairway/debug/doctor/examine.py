@@ -50,7 +50,7 @@ def run_probes(workers: Workers, probes: Sequence[Probe], folder: Path, on_event
     A new process for each probe would cost three seconds every time: exporters load modules and build tables at first
     use.
     """
-    runs = {way: _ExporterRun(way, list(probes)) for way in (DYNAMO, TORCHSCRIPT)}
+    runs = {exporter: _ExporterRun(exporter, list(probes)) for exporter in (DYNAMO, TORCHSCRIPT)}
 
     def report(text: str) -> None:
         left, total = sum(len(run.pending) for run in runs.values()), len(runs) * len(probes)
@@ -68,8 +68,8 @@ def run_probes(workers: Workers, probes: Sequence[Probe], folder: Path, on_event
 class _ExporterRun:
     """One exporter's run: the probes still to do, and the steps so far."""
 
-    def __init__(self, way: str, probes: list[Probe]) -> None:
-        self.way, self.pending, self.steps = way, probes, list[ProbeStep]()
+    def __init__(self, exporter: str, probes: list[Probe]) -> None:
+        self.exporter, self.pending, self.steps = exporter, probes, list[ProbeStep]()
         self.job: WorkerJob | None = None
         self.lost = 0
         self._begun: tuple[str, str] | None = None
@@ -78,7 +78,7 @@ class _ExporterRun:
         """Start a process for the pending probes, unless too many were lost already."""
         self.job, self._begun = None, None
         if self.pending and self.lost < MAX_LOST_PROCESSES:
-            work = partial(_run_worker, tuple(self.pending), self.way, folder)
+            work = partial(_run_worker, tuple(self.pending), self.exporter, folder)
             self.job = workers.start(work, partial(self._on_message, report))
 
     def _on_message(self, report: Callable[[str], None], message: tuple[str, str, str, str]) -> None:
@@ -88,7 +88,7 @@ class _ExporterRun:
             report(f"{probe}: {tool}")
         elif kind == "end":
             self._begun = None
-            self.steps.append(ProbeStep(probe, tool, self.way, problem))
+            self.steps.append(ProbeStep(probe, tool, self.exporter, problem))
         else:
             self.pending = [pending for pending in self.pending if pending.name != probe]
 
@@ -108,7 +108,7 @@ class _ExporterRun:
             "raised": outcome.failure.message if outcome.failure else "",
         }
         probe, tool = self._begun or (self.pending[0].name, PYTORCH)
-        self.steps.append(ProbeStep(probe, tool, self.way, problems[outcome.status]))
+        self.steps.append(ProbeStep(probe, tool, self.exporter, problems[outcome.status]))
         self.pending = [pending for pending in self.pending if pending.name != probe]
 
 
@@ -116,13 +116,15 @@ class _ProbeStopped(Exception):
     """Raised if a step failed, so that the following steps have no input."""
 
 
-def _run_worker(probes: Sequence[Probe], way: str, folder: Path, tell: MessageSink) -> None:
+def _run_worker(probes: Sequence[Probe], exporter: str, folder: Path, tell: MessageSink) -> None:
     """Run one exporter, probe after probe, in a separate process."""
     warnings.simplefilter("ignore")
     logging.getLogger("torch").setLevel(logging.ERROR)
     for probe in probes:
         with torch.no_grad(), suppress(_ProbeStopped):
-            _probe_exporter(probe, way, folder / f"{probe.name}-{way}.onnx", partial(_run_step, probe.name, tell))
+            _probe_exporter(
+                probe, exporter, folder / f"{probe.name}-{exporter}.onnx", partial(_run_step, probe.name, tell)
+            )
         tell(("over", probe.name, "", ""))
 
 
@@ -141,7 +143,7 @@ def _run_step(probe: str, tell: MessageSink, tool: str, work: Callable[[], objec
     return result
 
 
-def _probe_exporter(probe: Probe, way: str, path: Path, step: Callable[[str, Callable[[], Any]], Any]) -> None:
+def _probe_exporter(probe: Probe, exporter: str, path: Path, step: Callable[[str, Callable[[], Any]], Any]) -> None:
     model, example, other = ProbeModel(probe), probe.inputs(EXAMPLE_BATCH), probe.inputs(OTHER_BATCH)
     step(PYTORCH, lambda: _check_answer(model(other), probe.answer))
     expected = [to_array(tensor) for tensor in model(other)]
@@ -149,7 +151,7 @@ def _probe_exporter(probe: Probe, way: str, path: Path, step: Callable[[str, Cal
     def judge(outputs: Sequence[object]) -> str:
         return find_mismatch(expected, [to_array(g) if isinstance(g, torch.Tensor) else np.asarray(g) for g in outputs])
 
-    if way == DYNAMO:
+    if exporter == DYNAMO:
         program = step(CAPTURE, lambda: _capture(model, example))
         step(CAPTURE, lambda: judge(program.module()(other)))
         step(DYNAMO, lambda: _export_by_dynamo(program, path))

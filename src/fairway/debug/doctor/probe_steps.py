@@ -20,6 +20,6 @@ class ProbeStep:
 
     probe: str
     tool: str
-    way: str
-    """The exporter on whose path the step was."""
+    exporter: str
+    """The exporter that the probe went through."""
     problem: str = ""

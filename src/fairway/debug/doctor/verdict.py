@@ -87,8 +87,8 @@ def find_working_exporters(steps: Sequence[ProbeStep]) -> list[str]:
     return [exporter for exporter in (DYNAMO, TORCHSCRIPT) if not list_needed_tools(exporter).intersection(broken)]
 
 
-def list_needed_tools(way: str) -> set[str]:
-    return {PYTORCH, CHECKER, ORT, *((CAPTURE, DYNAMO) if way == DYNAMO else (TORCHSCRIPT,))}
+def list_needed_tools(exporter: str) -> set[str]:
+    return {PYTORCH, CHECKER, ORT, *((CAPTURE, DYNAMO) if exporter == DYNAMO else (TORCHSCRIPT,))}
 
 
 def conclude(steps: Sequence[ProbeStep], findings: Sequence[Finding], tried: RecipeOutcome | None) -> Diagnosis:

@@ -137,7 +137,7 @@ class Uv:
                 torch = self._install_torch(python, dict(spec.pins).get("torch"))
                 exact = [f"{name}=={version}" for name, version in spec.pins]
                 self._install(python, *exact, *spec.further, *list_fairway_requirements())
-                notes = {"wanted": str(spec), "torch": torch, "seconds": round(time.monotonic() - started, 1)}
+                notes = {"requested": str(spec), "torch": torch, "seconds": round(time.monotonic() - started, 1)}
                 (folder / READY_FILE).write_text(json.dumps(notes))
         return python
 

@@ -27,7 +27,7 @@ _MAX_MESSAGE_CHARS = 400
 class MatrixRow:
     """The result of a recipe in one environment."""
 
-    wanted: dict[str, str]
+    requested: dict[str, str]
     verdict: str
     """One of Fairway's verdicts, or that there was no result or no environment."""
     route: str | None = None
@@ -92,7 +92,7 @@ def run_inside(python: Path, recipe: str, settings: RunSettings, environment: En
 def _make_row(pins: dict[str, str], record: Record, seconds: float) -> MatrixRow:
     errors = [finding for finding in record.findings if finding.severity == "error"]
     return MatrixRow(
-        wanted=pins,
+        requested=pins,
         verdict=record.verdict,
         route=record.route,
         remedies=tuple(remedy.name for remedy in record.remedies),

@@ -120,7 +120,7 @@ def read_kept_row(path: Path) -> MatrixRow | None:
 def parse_row(data: object) -> MatrixRow:
     """Return the row; raise ValueError if the data is not a row."""
     kinds: dict[str, type | tuple[type, ...]] = {
-        "wanted": dict,
+        "requested": dict,
         "verdict": str,
         "route": (str, type(None)),
         "remedies": list,

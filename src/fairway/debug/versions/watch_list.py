@@ -135,7 +135,7 @@ def render_watch_table(entries: Sequence[BlockedRecipe]) -> str:
 
 
 def _format_versions(row: MatrixRow) -> str:
-    versions = row.wanted or {n: v for n, v in row.installed.items() if n in ("torch", "transformers", "onnxscript")}
+    versions = row.requested or {n: v for n, v in row.installed.items() if n in ("torch", "transformers", "onnxscript")}
     route = f" ({row.route})" if row.route else ""
     return ", ".join(f"{name} {version}" for name, version in versions.items()) + route
 

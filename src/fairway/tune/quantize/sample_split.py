@@ -91,9 +91,9 @@ def _make_sample(subject: Subject, tensors: list[torch.Tensor], source: str) -> 
         if value.size == 0:
             raise complain(Code.SAMPLES_MISSING, f"{source}: {name} has the shape {list(value.shape)}, which is empty")
         if value.dtype.kind == "f" and not np.isfinite(value).all():
+            count = np.count_nonzero(~np.isfinite(value))
             raise complain(
-                Code.SAMPLES_USELESS,
-                f"{source}: {name} contains {np.count_nonzero(~np.isfinite(value))} NaN or infinities",
+                Code.SAMPLES_USELESS, f"{source}: expected finite numbers in {name}, got {count} NaN or infinities"
             )
     return sample
 

@@ -35,13 +35,13 @@ function choice(label, options, onchange) {
   return { element: h("label", {}, label, select), select };
 }
 
-function colours() {
+function colors() {
   const themes = ["auto", "light", "dark"], root = document.documentElement.dataset;
   const button = h("button", { type: "button", id: "theme", onclick: () => {
     const next = themes[(themes.indexOf(root.theme || "auto") + 1) % 3];
     if (next === "auto") delete root.theme; else root.theme = next;
-    button.textContent = `colours: ${next}`;
-  } }, "colours: auto");
+    button.textContent = `colors: ${next}`;
+  } }, "colors: auto");
   return button;
 }
 

@@ -264,10 +264,10 @@ function firstWrong(story) {
   const detail = h("div", { class: "small", "aria-live": "polite" });
   return section("first-wrong", "Where the error begins", null, h("p", {}, h("code", {}, finding.code), " ", bdi(finding.seen)),
     finding.where.file ? h("p", { class: "small" }, "Your line: ", h("code", {}, bdi(whereText({ ...finding.where, node: "" })))) : null, source(finding.where),
-    story.around ? [h("div", { class: "picture" }, neighbourhood(story.around, detail)), detail, h("p", { class: "soft small" }, `From two steps before the node to two steps after it${story.around.left_out ? `; ${whole(story.around.left_out)} more nodes are not drawn` : ""}. Choose a node for its values.`)] : h("p", { class: "soft" }, "The file itself is not here, so that its nodes cannot be drawn."));
+    story.around ? [h("div", { class: "picture" }, neighborhood(story.around, detail)), detail, h("p", { class: "soft small" }, `From two steps before the node to two steps after it${story.around.left_out ? `; ${whole(story.around.left_out)} more nodes are not drawn` : ""}. Choose a node for its values.`)] : h("p", { class: "soft" }, "The file itself is not here, so that its nodes cannot be drawn."));
 }
 
-function neighbourhood(around, detail) {
+function neighborhood(around, detail) {
   const wide = 168, high = 46, gapX = 46, gapY = 14, columns = [-2, -1, 0, 1, 2].filter((c) => around.nodes.some((one) => one.column === c));
   const tallest = Math.max(...columns.map((c) => around.nodes.filter((one) => one.column === c).length));
   const W = columns.length * (wide + gapX) - gapX + 20, H = tallest * (high + gapY) + 10;

@@ -51,7 +51,7 @@ function head() {
   const story = data.stories[0], alone = data.stories.length === 1;
   const title = alone ? [bdi(story.subject.name || story.label)] : [`${data.stories.length} files compared`];
   const about = alone ? [story.label, story.subject.class, story.route && `by ${story.route}`, story.opset && `opset ${story.opset}`] : data.stories.map((one) => one.label);
-  document.getElementById("top").append(h("div", { class: "bar" }, data.back ? h("a", { href: data.back }, "← all records") : null, h("span", { class: "grow" }, "Fairway report"), colours(), h("button", { type: "button", onclick: () => print() }, "print")), h("h1", {}, title), h("div", { class: "soft" }, bdi(about.filter(Boolean).join(" · "))));
+  document.getElementById("top").append(h("div", { class: "bar" }, data.back ? h("a", { href: data.back }, "← all records") : null, h("span", { class: "grow" }, "Fairway report"), colors(), h("button", { type: "button", onclick: () => print() }, "print")), h("h1", {}, title), h("div", { class: "soft" }, bdi(about.filter(Boolean).join(" · "))));
   document.getElementById("foot").append(`Made by ${data.made_by}. This page holds everything it shows and asks no other machine for anything.`);
   if (alone) return show(0);
   const tabs = [["What changed", -1], ...data.stories.map((one, i) => [one.label, i])].map(([text, which]) => h("button", { type: "button", role: "tab", "aria-selected": String(which < 0), tabindex: which < 0 ? 0 : -1, onclick: () => choose(which) }, bdi(text)));

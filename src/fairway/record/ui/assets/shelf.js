@@ -97,7 +97,7 @@ async function ask() {
 }
 
 const title = h("h1", {}, "…");
-document.getElementById("top").append(h("div", { class: "bar" }, h("span", { class: "grow" }, "Fairway, live"), colours()), title);
+document.getElementById("top").append(h("div", { class: "bar" }, h("span", { class: "grow" }, "Fairway, live"), colors()), title);
 main.replaceChildren(lost, running, section("records", "Records", null, hint, h("div", { class: "tools" }, search, kind.element, order.element, compare, none, count), list.element));
 running.classList.add("hidden");
 document.getElementById("foot").append("Served from this machine, to this machine. Nothing here can change a file.");

@@ -12,7 +12,7 @@ from torch.nn.utils import parametrizations
 
 from fairway.convert.ladder.route import Route
 from fairway.convert.remedies.contract import Refusal
-from fairway.convert.remedies.parametrised_weight import REMEDY
+from fairway.convert.remedies.parametrized_weight import REMEDY
 
 DIMS = [{0: "batch"}]
 

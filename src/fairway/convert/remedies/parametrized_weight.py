@@ -63,7 +63,7 @@ def _compute_once(module: torch.nn.Module, name: str) -> AbstractContextManager[
 
 
 REMEDY = Remedy(
-    name="parametrised_weight",
+    name="parametrized_weight",
     cures=Code.PARAMETRIZED_WEIGHT,
     title="Computes parametrized weights once",
     stage="model",

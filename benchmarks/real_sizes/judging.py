@@ -54,7 +54,7 @@ class Proof:
     samples: int = 0
     """Samples that were run."""
     ratio: float | None = None
-    """The file's error at the last of them, in units of what is allowed; None if it is no number."""
+    """The file's error at the last of them, in units of what is allowed; None without a number."""
 
 
 class _TaughtYardstick(Yardstick):

@@ -38,7 +38,7 @@ PLAIN_EVERY = 10
 """Every so many planted files `fairway.verify` is asked too, to see that it gives the same verdict."""
 
 VERIFY_SECONDS_LIMIT = 3600.0
-"""The machine may be busy, and a limit of time is no verdict."""
+"""The machine may be busy, and reaching a time limit proves nothing about a file."""
 
 MOST_TIMES = 1e9
 """Stands for infinity, which JSON does not have."""

@@ -1,4 +1,4 @@
-"""How a model of a package enters the wild corpus."""
+"""Enters models of packages in the wild corpus."""
 
 from __future__ import annotations
 

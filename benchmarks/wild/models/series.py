@@ -1,4 +1,4 @@
-"""Time series, differential equations, and sequences labelled step by step."""
+"""Time series, differential equations, and sequences labeled step by step."""
 
 from __future__ import annotations
 

@@ -121,6 +121,20 @@ def test_branches_on_settings_and_refusals_are_left_out() -> None:
     assert (found.aimed, found.unreached) == ((), ())
 
 
+class Optional(nn.Module):
+    """Asks whether arguments were given; the survey itself looks at them when it follows the question."""
+
+    def forward(self, x: torch.Tensor, extra: torch.Tensor | None = None) -> torch.Tensor:
+        has_extra = x is not None and extra is not None
+        if has_extra:
+            return x + 1
+        return x * 2
+
+
+def test_a_question_whether_an_argument_is_given_reads_no_value() -> None:
+    assert not study(Optional(), ["x: float32[batch, time]"])[1].unreached
+
+
 class Pick(nn.Module):
     def __init__(self) -> None:
         super().__init__()

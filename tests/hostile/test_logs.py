@@ -50,6 +50,23 @@ def test_a_log_and_a_live_failure_are_recognized_alike(code: str) -> None:
     assert [f.code for f in explain(failure, ())] == [code]
 
 
+@pytest.mark.parametrize(
+    ("named", "operator"),
+    [
+        ("<OpOverload(op='aten.frexp', overload='Tensor')>", "aten.frexp"),
+        ("<function sym_sum at 0x7f00>", "sym_sum"),
+        ("<built-in function round>", "round"),
+        ("<torch._higher_order_ops.flex.Flex object at 0x7f00>", "torch._higher_order_ops.flex.Flex"),
+    ],
+)
+def test_the_operator_is_named_and_not_its_kind_of_input(named: str, operator: str) -> None:
+    said = (
+        f"No ONNX function found for {named}. Failure message: No decompositions registered for the real-valued input"
+    )
+    finding = explain(Failure("DispatchError", said, (), said), ())[0]
+    assert (finding.code, finding.seen) == ("FW304", operator)
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le"])
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
 def test_encodings_and_line_ends_of_other_systems_are_read(encoding: str, ending: str) -> None:

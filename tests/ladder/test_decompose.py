@@ -17,6 +17,7 @@ from torch.onnx._internal.fx.passes import type_promotion
 
 import fairway
 from fairway.convert.ladder.decompose import decompose_by_node, reuse_captured_values
+from fairway.workers.attempt import describe_failure
 
 Forward = Callable[..., Any]
 
@@ -199,6 +200,16 @@ def test_a_program_of_which_something_is_not_known_is_left_to_torch(registry: An
     program = capture(net, x)
     del next(node for node in program.graph.nodes if node.name == "abs_1").meta["val"]
     assert ours(program, registry) is not program
+
+
+def test_an_error_of_torchs_own_way_stands_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(program: Any, registry: Any) -> None:
+        raise ValueError("torch's own error")
+
+    monkeypatch.setattr(_fx_passes, "decompose_with_registry", fail)
+    with pytest.raises(ValueError, match="torch's own error") as caught:
+        ours(capture(Net(in_a_batch), torch.ones(6, 8)), None)
+    assert describe_failure(caught.value).cause == ""
 
 
 def test_an_export_does_without_torchs_own_way(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

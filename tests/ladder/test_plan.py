@@ -112,3 +112,13 @@ def test_wrong_pieces_are_made_again_twice_with_the_wrong_points():
         rungs.append(_wrong("pieces", points=((("time", 7 if not points else 9),),)))
         rungs[-1].step = step
     assert choose_next_step(rungs, Settings(), []).name == "export-auto"
+
+
+def test_an_operator_that_no_capture_can_run_ends_torch_export():
+    rungs = [_rung("export-dynamic", "FW301")]
+    rungs[0].findings[0] = Finding("FW301", "seen", data={"lacks_kernel": True})
+    names = []
+    while (step := choose_next_step(rungs, Settings(), [])) is not None:
+        names.append(step.name)
+        rungs.append(_rung(step.route.name, "FW301"))
+    assert names == ["trace", "script"]

@@ -124,3 +124,18 @@ def test_a_fast_path_that_writes_zeros_into_padded_rows_is_reported(is_filled, c
     result = fairway.export(model, lines, tmp_path / "a.onnx", bounds=bounds, level="quick")
     assert result.verdict == "verified", result
     assert [finding.code for finding in result.findings] == codes
+
+
+class Rows(nn.Module):
+    def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+        rows = [row.mean() for row in x]
+        return rows
+
+
+def test_a_number_of_outputs_that_varies_is_reported_with_its_line() -> None:
+    preflight = run_preflight(subject_of(Rows()), True)
+    (finding,) = preflight.findings
+    assert preflight.hopeless
+    assert (finding.code, finding.seen) == ("FW221", "2 at batch=2, time=3 and 1 at batch=1, time=1")
+    assert finding.where is not None
+    assert finding.where.source == "return rows"

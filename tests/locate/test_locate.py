@@ -21,7 +21,9 @@ import fairway
 from fairway.debug.find_wrong_node import _guess_routes
 from fairway.diagnostics import Where
 from fairway.judge.judge import make_sample_inputs
+from fairway.judge.locate import file_runs
 from fairway.judge.locate.locate import Location, choose_location, locate_error
+from fairway.model.ort_session import open_session
 from fairway.model.sample import Sample, make_sample
 from fairway.model.subject import Subject, build_subject
 
@@ -161,7 +163,8 @@ def test_values_that_only_pass_the_error_on_are_counted_not_named(
 
 
 def test_a_right_file_is_right_node_by_node(subject: Subject, right: Path) -> None:
-    assert look(subject, right).kind == "runtime"
+    found = look(subject, right)
+    assert (found.kind, found.make_finding()) == ("nowhere", None)
 
 
 def test_a_node_that_the_runtime_refuses_is_named_with_its_words(subject: Subject, right: Path, tmp_path: Path) -> None:
@@ -176,8 +179,10 @@ def test_a_node_that_the_runtime_refuses_is_named_with_its_words(subject: Subjec
     path, name = spoil(right, tmp_path, bake)
     got = look(subject, path, make_sample({"batch": 1, "time": 4}, 5))
     assert (got.kind, got.value) == ("refuses", name)
-    assert "requested shape" in got.make_finding().seen
-    assert look(subject, path).kind == "runtime", "at the sizes that were baked it is right"
+    finding = got.make_finding()
+    assert finding is not None
+    assert "requested shape" in finding.seen
+    assert look(subject, path).kind == "nowhere", "at the sizes that were baked it is right"
 
 
 def test_it_is_found_after_the_runtime_has_optimized_the_file(subject: Subject, right: Path, tmp_path: Path) -> None:
@@ -358,3 +363,61 @@ def test_the_exporter_that_made_a_file_is_known_by_its_names(maker: str, tmp_pat
         node.name = f"n{number}"
     onnx.save(proto, path)
     assert _guess_routes(path) == ["export-dynamic", "trace"]
+
+
+def test_inputs_that_do_not_fit_the_file_blame_no_node(subject: Subject, right: Path, tmp_path: Path) -> None:
+    proto = onnx.load(right)
+    proto.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
+    path = tmp_path / "other.onnx"
+    onnx.save(proto, path)
+    found = look(subject, path)
+    assert (found.kind, found.make_finding()) == ("inputs", None)
+
+
+def test_declared_sizes_do_not_blame_the_optimizer(subject: Subject, right: Path, tmp_path: Path) -> None:
+    proto = onnx.load(right)
+    for dim in proto.graph.input[0].type.tensor_type.shape.dim[:2]:
+        dim.dim_value = 7
+    path = tmp_path / "fixed.onnx"
+    onnx.save(proto, path)
+    found = look(subject, path)
+    assert (found.kind, found.make_finding()) == ("nowhere", None)
+
+
+def test_the_optimizer_is_blamed_after_the_file_is_right_without_it(
+    subject: Subject, right: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def open_broken(path: Any, settings: Any = None) -> Any:
+        if settings.optimization_level != "ORT_DISABLE_ALL":
+            raise RuntimeError("fused wrongly")
+        return open_session(path, settings)
+
+    monkeypatch.setattr(file_runs, "open_session", open_broken)
+    found = look(subject, right)
+    finding = found.make_finding()
+    assert found.kind == "optimizer"
+    assert finding is not None
+    assert finding.code == "FW415"
+
+
+class Narrow(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 64), nn.Linear(64, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(torch.tanh(self.up(x)))
+
+
+def test_the_changed_node_is_named_in_bfloat16(tmp_path: Path) -> None:
+    torch.manual_seed(2)
+    model = Narrow().eval().bfloat16()
+    subject = build_subject(model, ["x: bfloat16[batch, 8]"], bounds={"batch": (1, 4)})
+    path = tmp_path / "narrow.onnx"
+    assert fairway.export(model, ["x: bfloat16[batch, 8]"], path, bounds={"batch": (1, 4)}, level="quick").verified
+    proto = onnx.load(path)
+    tanh = nth(proto.graph, "Tanh", 0)
+    tanh.op_type = "Sigmoid"
+    onnx.save(proto, path)
+    found = look(subject, path, make_sample({"batch": 3}))
+    assert (found.kind, found.value) == ("computes", tanh.output[0])

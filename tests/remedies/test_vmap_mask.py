@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 from harness import EXPORT, STRICT, TRACE, assert_parity, export, make_case, operators
 from torch import nn
 
+import fairway
 from fairway.convert.ladder.route import Route
 from fairway.convert.remedies.contract import Refusal
 from fairway.convert.remedies.vmap_mask import REMEDY
@@ -124,3 +126,17 @@ def test_applying_it_twice_changes_nothing_more_and_leaves_nothing_behind() -> N
     assert_parity(twice, model, make(3, 7), atol=0)
     assert torch.vmap is original
     assert torch.func.vmap is original
+
+
+class Mentioned(nn.Module):
+    """In a module that mentions vmap, and without it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+@pytest.mark.parametrize(("model", "listed"), [(Mentioned(), False), (Causal(), True)])
+def test_a_model_without_vmap_does_not_list_the_remedy(tmp_path: Path, model: nn.Module, listed: bool) -> None:
+    inputs = ["x: float32[batch, time]"]
+    result = fairway.export(model, inputs, tmp_path / "m.onnx", routes=["trace"], level="quick")
+    assert (result.verdict, "vmap_mask" in result.remedies) == ("verified", listed)

@@ -116,6 +116,25 @@ def test_torch_export_has_no_form_for_it(model: type[nn.Module], line: str, reas
     assert made.reason == f"the code at {__file__}:{where.line} cannot be rewritten: {reason}"
 
 
+class SortsByCallingItself(nn.Module):
+    def build(self, rows):
+        if len(rows) <= 1:
+            return rows
+        lower = self.build([row for row in rows[1:] if row < rows[0]])
+        return [*lower, rows[0], *self.build([row for row in rows[1:] if row >= rows[0]])]
+
+    def forward(self, x):
+        return torch.stack(self.build(list(x[:, 0])))
+
+
+def test_a_function_that_calls_itself_is_refused_at_once() -> None:
+    model = SortsByCallingItself()
+    sites = tuple(site for site in find_sites(model) if site.suspect.kind != "branch")
+    made = make_candidates(model, sites, traced=True)
+    assert isinstance(made, Refusal)
+    assert made.reason.endswith("`self.build` calls itself, and ONNX has no recursion")
+
+
 def test_a_dict_of_modules_is_refused_for_a_trace() -> None:
     made = make_candidates(HeadByName(), find_sites(HeadByName()), traced=True)
     assert isinstance(made, Refusal)

@@ -175,10 +175,23 @@ class Climb:
 
 
 def find_best_rung(rungs: Sequence[Rung]) -> Rung | None:
-    """Return the rung with the best verdict; of equals one with evidence, then one that names the user's line."""
+    """Return the rung with the best verdict; of equals one with evidence, one that names a cause, one that got further.
 
-    def merit(rung: Rung) -> tuple[int, bool, bool]:
-        names_cause = any(finding.code in CAUSE_CODES for finding in rung.findings)
-        return VERDICT_ORDER.index(rung.verdict), rung.evidence is not None, names_cause
+    A model that was captured and has no translation got further than one that was not captured. Decisions and rewrites
+    let a capture get further.
+    """
+
+    def merit(rung: Rung) -> tuple[int, bool, bool, bool, bool, bool]:
+        codes = {finding.code for finding in rung.findings}
+        is_captured = bool(codes & {Code.NO_TRANSLATION, Code.TRANSLATION_FAILED, Code.OPSET_NOT_HONORED})
+        names_line = any(f.where is not None and f.where.file is not None for f in rung.findings)
+        return (
+            VERDICT_ORDER.index(rung.verdict),
+            rung.evidence is not None,
+            not codes.isdisjoint(CAUSE_CODES),
+            is_captured,
+            names_line,
+            rung.step.decided,
+        )
 
     return max(rungs, key=merit, default=None)

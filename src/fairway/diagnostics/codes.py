@@ -561,6 +561,16 @@ _ROWS = (
         "note",
     ),
     CodeEntry(
+        Code.OUTPUT_COUNT_VARIES,
+        "The number of outputs depends on the input",
+        "model",
+        "An ONNX file has a fixed number of outputs.",
+        (
+            "Return one tensor in place of a list that grows with the input, for example padded and stacked.",
+            "Or declare the dim that it depends on as fixed.",
+        ),
+    ),
+    CodeEntry(
         Code.SIZE_MADE_NUMBER,
         "A size is turned into a plain number",
         "model",

@@ -32,9 +32,11 @@ EXPORTER_SIGNATURES = (
     ErrorSignature(
         Code.NO_TRANSLATION,
         re.compile(
-            r"No decompositions? registered for (?:the .{0,200}?)?['\"]?(?P<a>[\w.:]{1,200})|"
-            r"No ONNX function found for <OpOverload\(op='(?P<b>[^']{1,200})'|"
-            r"Exporting the operator '(?P<c>[^']{1,200})'"
+            r"No ONNX function found for <OpOverload\(op='(?P<operator>[^']{1,200})'|"
+            r"No ONNX function found for <?(?:built-in )?(?:function |method )?(?P<function>[\w.]{1,200})|"
+            r"Exporting the operator '(?P<traced>[^']{1,200})'|"
+            # torch's message ends with "the real-valued input" or "the complex-valued input".
+            r"No decompositions? registered for (?:the \w{1,20}-valued input|['\"]?(?P<plain>[\w.:]{1,200}))"
         ),
     ),
     ErrorSignature(

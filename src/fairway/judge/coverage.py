@@ -27,6 +27,7 @@ from fairway.judge.leaves import ConditionPart, PlainValue, find_assignments, fi
 from fairway.judge.runtimes.items import Item, Items, NamedItems
 from fairway.model.sample import Sample
 from fairway.model.source import is_model_source
+from fairway.torch_internals import DisableTorchFunction
 
 MAX_OBSERVATIONS_PER_RUN = 8
 """At most this many observations of one branch are kept for each run."""
@@ -158,7 +159,8 @@ class Coverage:
             if here in jumps:
                 branch = self._get_branch(jumps[here][1])
                 read = branch.leaves if branch is not None and branch.has_room(run) else ()
-                values = tuple(leaf.read(frame) for leaf in read)
+                with DisableTorchFunction() if read else nullcontext():  # this is not the model's own reading
+                    values = tuple(leaf.read(frame) for leaf in read)
             last = here
             return trace_instruction
 

@@ -16,6 +16,7 @@ _HERE = str(Path(__file__).resolve().parents[1])
 _LIBRARIES = tuple({str(Path(p).resolve()) for p in sysconfig.get_paths().values() if "lib" in p})
 
 
+@cache
 def is_user_code(file: str) -> bool:
     """Return whether a file is the user's own: not a library's, not Fairway's, and not made by `exec`."""
     if not file or file.startswith("<"):
@@ -24,9 +25,12 @@ def is_user_code(file: str) -> bool:
     return not path.startswith((_HERE, *_LIBRARIES)) and "site-packages" not in path
 
 
+@cache
 def is_foreign_library(file: str) -> bool:
-    """Return whether a file belongs to a library other than torch, such as a transformers model."""
-    return "site-packages" in file and "/torch/" not in file and "/onnxscript/" not in file and "/onnx_ir/" not in file
+    """Return whether a file belongs to a library other than torch and Fairway, such as a transformers model."""
+    if "site-packages" not in file or str(Path(file).resolve()).startswith(_HERE):
+        return False
+    return "/torch/" not in file and "/onnxscript/" not in file and "/onnx_ir/" not in file
 
 
 @cache

@@ -46,10 +46,9 @@ def decompose_by_node() -> Iterator[None]:
         return
 
     def decompose(program: torch.export.ExportedProgram, registry: object) -> torch.export.ExportedProgram:
-        try:
-            parts = _trace_nodes(program, registry)
-        except Exception as error:  # torch's own way takes more time, but works
-            _log.debug("decomposed by torch: %s", error)
+        parts = _try_to_trace_nodes(program, registry)
+        if parts is None:
+            # Outside of any handler, so that an error of torch's own way has no other error behind it.
             decomposed: torch.export.ExportedProgram = plain(program, registry)
             return decomposed
         _replace_nodes(program, parts)
@@ -93,6 +92,15 @@ class NodeParts:
     node: Node
     inputs: tuple[Node, ...]
     graph: Graph
+
+
+def _try_to_trace_nodes(program: torch.export.ExportedProgram, registry: object) -> list[NodeParts] | None:
+    """Return the parts of each node that must be decomposed, or None if torch has to decompose the program."""
+    try:
+        return _trace_nodes(program, registry)
+    except Exception as error:  # torch's own way takes more time, but works
+        _log.debug("decomposed by torch: %s", error)
+        return None
 
 
 def _trace_nodes(program: torch.export.ExportedProgram, registry: object) -> list[NodeParts]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 import traceback
 from collections.abc import Sequence
@@ -19,6 +20,9 @@ from fairway.workers.attempt import Failure, Outcome
 _FRAME = re.compile(
     r'(?:File "|^[ \t]{0,80})([^"\s]{1,1000}?\.py)"?[:,] (?:line )?(\d{1,9}),? in (\w{1,200})', re.MULTILINE
 )
+
+_LACKS_KERNEL = re.compile(r"UnsupportedOperatorException|There was no fake impl registered")
+"""An operator cannot be run on fake tensors, so no way of torch.export captures it."""
 
 _KINDS = {
     "choice": Code.MODULE_CHOSEN_BY_VALUE,
@@ -47,7 +51,8 @@ def explain(failure: Failure, suspects: Sequence[Suspect]) -> list[Finding]:
     if failure.finding is not None:
         return [failure.finding]
     text = f"{failure.kind}: {failure.message}\n{failure.cause}"
-    where = _find_line(failure, text)
+    where, library_line = _find_lines(failure, text)
+    inside = _describe_library_line(library_line)
     first = _get_first_line(failure)
     code, operator = recognize_error(failure.kind, text) or (Code.CAPTURE_FAILED, None)
     match code:
@@ -56,28 +61,26 @@ def explain(failure: Failure, suspects: Sequence[Suspect]) -> list[Finding]:
         case Code.OPSET_NOT_HONORED | Code.BLOCKS_DIFFER:
             return [Finding(code, failure.message)]
         case Code.NO_TRANSLATION:
-            seen = (operator or first) + _describe_library_line(failure, where)
-            return [Finding(code, seen, where=where, data={"operator": operator})]
+            return [Finding(code, (operator or first) + inside, where=where, data={"operator": operator})]
         case Code.DATA_DEPENDENT:
-            seen = first + _describe_library_line(failure, where)
-            return [*_find_causes(where, suspects), Finding(code, seen, where=where)]
+            return [*_find_causes(where, suspects), Finding(code, first + inside, where=where)]
         case Code.DIM_SPECIALIZED:
-            question: Question | None = next(iter(failure.questions), None)
+            asked: Sequence[Question] = failure.questions
+            question = next((question for question in asked if question.fixes), next(iter(asked), None))
             seen = _find_constraint(text) or first
             if question is None:
                 return [*_find_causes(where, suspects), Finding(code, seen, where=where)]
             causes = _find_causes(question.where, suspects)
             return [*causes, Finding(code, f"{question}; {seen}", where=question.where)]
-    return [Finding(code, first + _describe_library_line(failure, where), where=where)]
+    lacks_kernel = _LACKS_KERNEL.search(text) is not None
+    return [Finding(code, first + inside, where=where, data={"lacks_kernel": True} if lacks_kernel else {})]
 
 
-def _describe_library_line(failure: Failure, where: Where | None) -> str:
-    """Return the library's line that raised the error, if `where` is the user's call of the library."""
-    frames = [f for f in failure.frames if f.file and is_foreign_library(f.file)]
-    if where is None or not frames or not is_user_code(where.file or ""):
+def _describe_library_line(line: Where | None) -> str:
+    if line is None or line.file is None:
         return ""
-    inner = frames[-1]
-    return f"; in {'/'.join(Path(inner.file or '').parts[-3:])}:{inner.line} `{inner.source}`"
+    source = line.source or linecache.getline(line.file, line.line or 0).strip()
+    return f"; in {'/'.join(Path(line.file).parts[-3:])}:{line.line} `{source}`"
 
 
 def blame_warnings(warnings: Sequence[tuple[str, Where]], suspects: Sequence[Suspect]) -> list[Finding]:
@@ -116,14 +119,19 @@ def _is_same_function(suspect: Where, where: Where) -> bool:
     return suspect.function.rsplit(".", 1)[-1] == where.function.rsplit(".", 1)[-1]
 
 
-def _find_line(failure: Failure, text: str) -> Where | None:
-    """Return the user's line from the frames of the exception, or else from the frames that its message quotes."""
+def _find_lines(failure: Failure, text: str) -> tuple[Where | None, Where | None]:
+    """Return the user's line, and the line of the library that it calls, if the error comes from there.
+
+    They are taken from the frames of the exception, or else from the frames that its message quotes. Without a user's
+    line, a library's takes its place.
+    """
     quoted = [Where(file=f, line=int(n), function=g) for f, n, g in _FRAME.findall(text)]
     for frames in (failure.frames, quoted):
-        place = find_user_frame([f for f in frames if f.file and is_user_code(f.file)])
-        if place is not None:
-            return place
-    return find_user_frame(failure.frames)
+        last = max((i for i, f in enumerate(frames) if f.file and is_user_code(f.file)), default=None)
+        if last is not None:
+            called = [f for f in frames[last + 1 :] if f.file and is_foreign_library(f.file)]
+            return find_user_frame([frames[last]]), called[-1] if called else None
+    return find_user_frame(failure.frames) or find_user_frame(quoted), None
 
 
 def _get_first_line(failure: Failure) -> str:

@@ -45,14 +45,16 @@ BRANCH = Code.BRANCH_FROZEN
 FIXED_DIM = Code.DIM_FIXED
 """`len(t)` and `int(size)` fix a size for non-strict capture, and stay symbolic under strict capture."""
 
+_OTHER_CAPTURES = ("export-auto", "export-named", "strict-dynamic")
+
 _POINTLESS: dict[str, tuple[str, ...]] = {
     # A missing or failing translation is the same however the dims were declared.
-    Code.NO_TRANSLATION: ("export-auto", "export-named", "strict-dynamic"),
-    Code.TRANSLATION_FAILED: ("export-auto", "export-named", "strict-dynamic"),
+    Code.NO_TRANSLATION: _OTHER_CAPTURES,
+    Code.TRANSLATION_FAILED: _OTHER_CAPTURES,
     # torch.export cannot capture a decision on data, however the dims are declared.
     Code.DATA_DEPENDENT: ("export-auto", "export-named"),
-    Code.TIME_LIMIT: ("export-auto", "export-named", "strict-dynamic"),
-    Code.MEMORY_LIMIT: ("export-auto", "export-named", "strict-dynamic"),
+    Code.TIME_LIMIT: _OTHER_CAPTURES,
+    Code.MEMORY_LIMIT: _OTHER_CAPTURES,
 }
 
 
@@ -144,6 +146,8 @@ def _find_ruled_out(rungs: Sequence[Rung]) -> set[str]:
                 out.add("strict-dynamic")  # it unrolls loops too
         for finding in rung.findings:
             out.update(_POINTLESS.get(finding.code, ()))
+            if finding.data.get("lacks_kernel"):
+                out.update(_OTHER_CAPTURES)
     return out
 
 

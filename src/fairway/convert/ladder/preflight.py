@@ -19,6 +19,7 @@ from fairway.convert.ladder.model_mode import (
     set_eval_mode,
 )
 from fairway.convert.ladder.model_state import ModelState, RunWatch
+from fairway.convert.ladder.output_count import report_output_count
 from fairway.convert.types import Preflight
 from fairway.diagnostics import Code, Finding, Where
 from fairway.diagnostics.errors import UserError, complain
@@ -181,7 +182,7 @@ def _check_corners(subject: Subject, outputs: list[torch.Tensor]) -> tuple[list[
     `outputs` are those at the point that was run before; it is not run again. The evidence covers the highest corner.
     """
     low, other = {d.name: d.sizes[0] for d in subject.domain.dims}, choose_other_example(subject)
-    known = choose_affordable_point(subject)
+    first, known = outputs, choose_affordable_point(subject)
     points = [point for point in (low, other) if point != known]
     for point in points if low != other else points[:1]:
         try:
@@ -192,6 +193,8 @@ def _check_corners(subject: Subject, outputs: list[torch.Tensor]) -> tuple[list[
             outputs = []
             if subject.domain.is_declared:
                 return [_report_refusal(subject, error, point)], []
+        if outputs and len(outputs) != len(first):
+            return [report_output_count(subject, (known, len(first)), (point, len(outputs)))], []
     return [], outputs
 
 

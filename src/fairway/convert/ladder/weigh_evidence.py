@@ -43,12 +43,14 @@ def report_name_clash(candidate: Candidate) -> tuple[Finding, ...]:
 def select_findings(preflight: Preflight, rungs: Sequence[Rung]) -> tuple[Finding, ...]:
     """Return the findings that matter for the result: the best rung's, and the user's lines that any rung named.
 
-    The record lists the findings of the other rungs, rung by rung.
+    If no rung names a cause for a wrong file, the line counts at which torch.export refused the model: the file is
+    made by an exporter that refuses less. The record lists the findings of the other rungs, rung by rung.
     """
     best = find_best_rung(rungs)
     findings = list(preflight.findings) + list(best.findings if best else ())
     if best is not None and best.verdict in ("failed", "wrong"):
-        findings += [finding for rung in rungs for finding in rung.findings if finding.code in CAUSE_CODES]
+        causes = [finding for rung in rungs for finding in rung.findings if finding.code in CAUSE_CODES]
+        findings += causes or (_find_refused_lines(rungs) if best.verdict == "wrong" else [])
     unique: dict[tuple[str, str], Finding] = {}
     for finding in findings:
         place = f"{finding.where.file}:{finding.where.line}" if finding.where and finding.where.file else finding.seen
@@ -56,8 +58,22 @@ def select_findings(preflight: Preflight, rungs: Sequence[Rung]) -> tuple[Findin
     return tuple(sorted(unique.values(), key=rank_finding))
 
 
-def rank_finding(finding: Finding) -> tuple[int, int]:
-    """Return a sort key: by severity, then the user's line, the evidence, and the exporters' messages."""
-    groups = {"FW2": 0, "FW4": 1, "FW3": 2, "FW5": 3}
+def _find_refused_lines(rungs: Sequence[Rung]) -> list[Finding]:
+    """Return the findings with a line of the failed rung that got furthest, if torch.export refused the model."""
+    refused = [rung for rung in rungs if rung.candidate is None and not rung.route.is_traced]
+    named = [rung for rung in refused if any(_names_line(finding) for finding in rung.findings)]
+    best = find_best_rung(named)
+    return [] if best is None else [finding for finding in best.findings if _names_line(finding)]
+
+
+def _names_line(finding: Finding) -> bool:
+    return finding.where is not None and finding.where.file is not None
+
+
+def rank_finding(finding: Finding) -> tuple[int, int, int]:
+    """Return a sort key: by severity, the user's lines, what has a line, and evidence before exporters' messages."""
+    groups = {"FW2": 0, "FW4": 2, "FW3": 3, "FW5": 4}
     severity = {"error": 0, "warning": 1, "note": 2}[finding.severity]
-    return severity, -1 if finding.code in CAUSE_CODES else groups.get(finding.code[:3], 4)
+    group = -1 if finding.code in CAUSE_CODES else groups.get(finding.code[:3], 5)
+    has_line = group in (2, 3) and _names_line(finding)
+    return severity, 1 if has_line else group, group

@@ -15,6 +15,7 @@ from fairway.convert.pieces.piece_trials import run_trials
 from fairway.convert.pieces.size_map import Point
 from fairway.convert.types import Candidate
 from fairway.diagnostics import Code, Finding
+from fairway.model.dims import describe_point
 from fairway.record.progress import EventSink, StageStarted
 from fairway.workers.attempt import Failure, Outcome
 
@@ -25,6 +26,8 @@ MAX_SHOTS_BY_GUARDS = 8
 """With fewer captures than this, points outside all guards are captured although those tested near them are right."""
 MIN_SHOTS_BEFORE_ESTIMATE = 3
 """Captures that are made before the number of pieces is estimated from their regions."""
+MIN_WRONG_SHOTS = 2
+"""Captures that are wrong at their own point before the collection ends."""
 MAX_FAILURES = 3
 """Consecutive points at which a capture may fail."""
 
@@ -133,6 +136,21 @@ class Collection:
                 row = atlas.right[i]
                 row.extend([None] * (number + 1 - len(row)))
                 row[number] = answer
+        self._check_own_points()
+
+    def _check_own_points(self) -> None:
+        """Stop if captures are wrong at the very sizes that they were made from: then sizes are not to blame."""
+        wrong = []
+        for number, shot in enumerate(self.atlas.shots):
+            own = self.atlas.map.find_index(shot.point)
+            if own is not None and self.atlas.right.get(own, [])[number : number + 1] == [False]:
+                wrong.append(describe_point(shot.point))
+        if len(wrong) >= MIN_WRONG_SHOTS:
+            points = " and at ".join(wrong)
+            seen = f"captures made at {points} are wrong at those very sizes, so sizes are not to blame"
+            finding = Finding(Code.CAPTURE_FAILED, seen)
+            failure = Failure("UserError", seen, (), seen, finding)
+            raise CollectionStopped(Outcome("raised", self.seconds, self.peak_bytes, failure=failure))
 
     def _check_progress(self) -> None:
         """Stop if the captures so far serve so few sizes each that too many pieces would be needed."""

@@ -16,13 +16,14 @@ the patch, and if the projections are separate and there is no fast path.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import contextmanager
 
 import torch
 
 from fairway.convert.remedies.contract import Applied, Case, Match, Refusal, Remedy
 from fairway.diagnostics import Code, Where
-from fairway.torch_internals import replace_internal, shares_projection
+from fairway.torch_internals import Untyped, replace_internal, shares_projection
 
 ATTENTION_LAYERS = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer)
 
@@ -41,6 +42,16 @@ def project_separately(
     return [torch.nn.functional.linear(*part) for part in parts]
 
 
+def _note_calls(note_use: Callable[[], None]) -> Callable[..., list[torch.Tensor]]:
+    """Return the function that also notes its calls. Without the fast path every packed projection comes here."""
+
+    def project(*args: Untyped, **kwargs: Untyped) -> list[torch.Tensor]:
+        note_use()
+        return project_separately(*args, **kwargs)
+
+    return project
+
+
 def detect(case: Case) -> Match | Refusal:
     if case.route.capture not in ("trace", "strict"):
         return Refusal(f"the defect is not known under the {case.route.capture} capture")
@@ -55,10 +66,11 @@ def detect(case: Case) -> Match | Refusal:
 
 @contextmanager
 def apply(case: Case, match: Match) -> Applied:
+    project = project_separately if case.route.capture == "strict" else _note_calls(case.list_if_used())
     was_enabled = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with replace_internal("in_projection_packed", project_separately):
+        with replace_internal("in_projection_packed", project):
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(was_enabled)

@@ -39,7 +39,14 @@ def detect(case: Case) -> Match | Refusal:
 
 @contextmanager
 def apply(case: Case, match: Match) -> Applied:
-    with replace_internal("detect_is_causal_mask", use_hint):
+    note_use = None if case.route.capture == "strict" else case.list_if_used()
+
+    def use_hint_and_note(mask: torch.Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
+        if note_use is not None and mask is not None and is_causal is None:
+            note_use()
+        return use_hint(mask, is_causal, size)
+
+    with replace_internal("detect_is_causal_mask", use_hint if note_use is None else use_hint_and_note):
         yield
 
 

@@ -10,6 +10,7 @@ the source of the property that is replaced instead of calling it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
@@ -43,14 +44,15 @@ def _list_parametrized(module: Any) -> list[str]:
 
 @contextmanager
 def apply(case: Case, match: Match) -> Applied:
+    note_use = case.list_if_used()
     with ExitStack() as stack:
         for module in case.model.modules():
             for name in _list_parametrized(module):
-                stack.enter_context(_compute_once(module, name))
+                stack.enter_context(_compute_once(module, name, note_use))
         yield
 
 
-def _compute_once(module: torch.nn.Module, name: str) -> AbstractContextManager[None]:
+def _compute_once(module: torch.nn.Module, name: str, note_use: Callable[[], None]) -> AbstractContextManager[None]:
     """Make the property return one tensor for this module. Copies of the module share its class and are unaffected."""
     kind = type(module)
     original: property = getattr(kind, name)
@@ -58,8 +60,14 @@ def _compute_once(module: torch.nn.Module, name: str) -> AbstractContextManager[
         value = getattr(module, name).clone()
     assert original.fget is not None
     compute = original.fget
-    fixed = property(lambda self: value if self is module else compute(self), original.fset)
-    return patch_attribute(kind, name, fixed)
+
+    def read(self: torch.nn.Module) -> object:
+        if self is not module:
+            return compute(self)
+        note_use()
+        return value
+
+    return patch_attribute(kind, name, property(read, original.fset))
 
 
 REMEDY = Remedy(

@@ -13,7 +13,9 @@ if nothing in the model's own code builds a state.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -44,7 +46,12 @@ def is_frozen_along_batch(state: torch.Tensor) -> bool:
     return bool(batch) and batch[0].node().kind() == "prim::Constant"
 
 
-def follow_batch(layer: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def follow_batch(
+    layer: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    note_use: Callable[[], None] = lambda: None,
+) -> Any:
     """Replace a frozen state by one row of it, expanded to the input's batch. This is a forward pre-hook."""
     values = dict(zip(("input", "hx"), args, strict=False)) | kwargs
     source, given = values["input"], values.get("hx")
@@ -53,7 +60,11 @@ def follow_batch(layer: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str
         return None
     batch = source.shape[0 if layer.batch_first else 1]
     states = given if isinstance(given, tuple) else (given,)
-    states = tuple(s[:, :1].expand(-1, batch, -1) if is_frozen_along_batch(s) else s for s in states)
+    frozen = [is_frozen_along_batch(state) for state in states]
+    if not any(frozen):
+        return None
+    note_use()
+    states = tuple(s[:, :1].expand(-1, batch, -1) if fixed else s for s, fixed in zip(states, frozen, strict=True))
     return (source, states if isinstance(given, tuple) else states[0]), {}
 
 
@@ -80,10 +91,13 @@ def _builds_state(kind: type) -> bool:
 
 @contextmanager
 def apply(case: Case, match: Match) -> Applied:
+    note_use = case.list_if_used()
     with ExitStack() as stack:
         for module in case.model.modules():
             if isinstance(module, torch.nn.RNNBase):
-                stack.callback(module.register_forward_pre_hook(follow_batch, with_kwargs=True).remove)
+                stack.callback(
+                    module.register_forward_pre_hook(partial(follow_batch, note_use=note_use), with_kwargs=True).remove
+                )
         yield
 
 

@@ -33,6 +33,7 @@ from fairway.torch_internals import (
     get_tracing_state,
     replace_internals,
     set_tracing_state,
+    tree_leaves,
 )
 
 MENTIONS = ("vmap(", "and_mask_function", "or_mask_function")
@@ -48,8 +49,10 @@ class VmappedFunction:
         in_dims: Untyped,
         out_dims: Untyped,
         rest: dict[str, Untyped],
+        note_use: Callable[[], None] = lambda: None,
     ) -> None:
         self.function, self.in_dims, self.out_dims = function, in_dims, out_dims
+        self.note_use = note_use
         inner = function.plain if isinstance(function, VmappedFunction) else function
         self.plain: Callable[..., Untyped] = original(inner, in_dims, out_dims, **rest)
 
@@ -58,12 +61,15 @@ class VmappedFunction:
         if axes is None:
             return self.plain(*args, **kwargs)
         if get_tracing_state() is None:
-            with TransformGetItemToIndex():
+            with _NotedLookups(self.note_use):
                 return self.plain(*args)
         # That same mode breaks the tracer, and the caller may have entered it, as transformers does.
         with DisableTorchFunction():
             result = self._broadcast(args, axes)
-        return result if _is_equal_to_vmap(result, self.plain, args) else self.plain(*args)
+        if not _is_equal_to_vmap(result, self.plain, args):
+            return self.plain(*args)
+        self.note_use()
+        return result
 
     def _axes(self, args: tuple[object, ...]) -> list[int] | None:
         """Return the argument that each level maps, outermost first; None if these are not all index vectors."""
@@ -92,6 +98,19 @@ class VmappedFunction:
         if not isinstance(result, torch.Tensor) or result.dim() != len(axes):
             return None
         return result.expand([args[position].shape[0] for position in axes])
+
+
+class _NotedLookups(TransformGetItemToIndex):
+    """torch's own mode, which also notes the lookups that it replaces."""
+
+    def __init__(self, note_use: Callable[[], None]) -> None:
+        super().__init__()
+        self._note_use = note_use
+
+    def __torch_function__(self, func: Untyped, types: Untyped, args: Untyped = (), kwargs: Untyped = None) -> Untyped:
+        if func is torch.Tensor.__getitem__ and all(isinstance(i, torch.Tensor) for i in tree_leaves(args[1])):
+            self._note_use()
+        return super().__torch_function__(func, types, args, kwargs)
 
 
 def _is_equal_to_vmap(result: Untyped, plain: Callable[..., Untyped], args: tuple[Untyped, ...]) -> bool:
@@ -134,12 +153,12 @@ def _uses_vmap(module: str) -> bool:
 
 @contextmanager
 def apply(case: Case, match: Match) -> Applied:
-    original = torch.vmap
+    original, note_use = torch.vmap, case.list_if_used()
 
     def vmap(
         func: object, in_dims: object = 0, out_dims: object = 0, randomness: str = "error", **rest: object
     ) -> object:
-        return VmappedFunction(original, func, in_dims, out_dims, {"randomness": randomness, **rest})
+        return VmappedFunction(original, func, in_dims, out_dims, {"randomness": randomness, **rest}, note_use)
 
     with replace_internals({"vmap": vmap, "func_vmap": vmap}):
         yield

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import ast
 import copy
+from typing import TypeVar
 
 from fairway.convert.rewrite.call_graph import FunctionNode
+
+_WITHIN = "_fairway_within"
+Part = TypeVar("Part", bound=ast.AST)
 
 
 def inline_call(function: FunctionNode, call: ast.Call, skip: int = 0) -> ast.expr | None:
@@ -17,9 +21,25 @@ def inline_call(function: FunctionNode, call: ast.Call, skip: int = 0) -> ast.ex
     given = {**dict(zip(parameters[len(parameters) - len(defaults) :], defaults, strict=False)), **given}
     if set(given) != set(parameters) or function.args.vararg or function.args.kwarg or function.args.kwonlyargs:
         return None
+    within = (*get_inlined(call), function)
     if isinstance(function, ast.Lambda):
-        return _substitute(function.body, given)
-    return _inline_block(function.body, given)
+        return _substitute(_mark_calls(function.body, within), given)
+    return _inline_block([_mark_calls(statement, within) for statement in function.body], given)
+
+
+def _mark_calls(part: Part, within: tuple[FunctionNode, ...]) -> Part:
+    """Return a copy whose calls have a note of the functions out of which they were taken."""
+    part = copy.deepcopy(part)
+    for inner in ast.walk(part):
+        if isinstance(inner, ast.Call):
+            setattr(inner, _WITHIN, within)
+    return part
+
+
+def get_inlined(call: ast.Call) -> tuple[FunctionNode, ...]:
+    """Return the functions out of whose bodies a call was taken. One that is among them calls itself."""
+    within: tuple[FunctionNode, ...] = getattr(call, _WITHIN, ())
+    return within
 
 
 def _inline_block(statements: list[ast.stmt], names: dict[str, ast.expr]) -> ast.expr | None:

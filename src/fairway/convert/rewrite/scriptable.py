@@ -22,10 +22,15 @@ from fairway.convert.rewrite.call_graph import (
     unwrap_function,
 )
 from fairway.convert.rewrite.flow import is_module_choice
-from fairway.convert.rewrite.inline import inline_call
+from fairway.convert.rewrite.inline import get_inlined, inline_call
 from fairway.convert.rewrite.loop_checks import Refused
 from fairway.convert.rewrite.scalars import RuntimeValue
 from fairway.torch_internals import module_children
+
+
+def _refuse_recursion(function: FunctionNode, call: ast.Call) -> None:
+    if any(function is outer for outer in get_inlined(call)):
+        raise Refused(f"`{ast.unparse(call.func)}` calls itself, and ONNX has no recursion", call.lineno)
 
 
 def _is_any_of(value: RuntimeValue, *candidates: RuntimeValue) -> bool:
@@ -136,6 +141,7 @@ class ScriptWriter(ast.NodeTransformer):
 
     def _inline(self, node: ast.Call) -> ast.expr | None:
         if isinstance(node.func, ast.Name) and node.func.id in self.helpers:
+            _refuse_recursion(self.helpers[node.func.id], node)
             made = inline_call(self.helpers[node.func.id], node)
             if made is None:
                 raise Refused(
@@ -156,6 +162,7 @@ class ScriptWriter(ast.NodeTransformer):
         source = read_source(target) if is_model_code(target) else None
         if source is None:
             return None
+        _refuse_recursion(source.tree, node)
         static = method and chain is not None and isinstance(type(self.module).__dict__.get(chain[1]), staticmethod)
         made = inline_call(source.tree, node, skip=1 if method and not static else 0)
         if made is None and method:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -27,7 +28,8 @@ from fairway.judge.locate.blame import (
     list_dependents,
 )
 from fairway.judge.locate.digest import Digest, compute_digest
-from fairway.judge.locate.node_replay import list_reads, replay_nodes
+from fairway.judge.locate.file_runs import is_broken_by_optimizer, takes_inputs
+from fairway.judge.locate.node_replay import BFLOAT16, list_reads, replay_nodes
 from fairway.judge.locate.value_recorder import RecordedValue, ValueRecorder, record_values
 from fairway.judge.runtimes.eager import find_roundoff, nudge_inputs, nudge_weights, run_eager, to_array
 from fairway.judge.yardstick import Array
@@ -47,7 +49,7 @@ NUDGED_RUNS = 2
 MIN_SHARED_NAMES = 0.5
 """Two files come from the same exporter if they have this share of their named values in common."""
 
-LocationKind = Literal["computes", "refuses", "runtime"]
+LocationKind = Literal["computes", "refuses", "optimizer", "inputs", "nowhere"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,9 @@ class Location:
     """The node at which the error begins."""
 
     kind: LocationKind
-    """`computes`: the node computes a wrong value. `refuses`: the runtime refuses it. `runtime`: no node is wrong."""
+    """`computes`: the node computes a wrong value. `refuses`: the runtime refuses it. `optimizer`: no node is wrong,
+    but the runtime's optimizer makes the file wrong. `inputs`: the file does not take such inputs. `nowhere`: no node
+    is wrong, and the reason is not known."""
     at: str
     """The failing sample."""
     node: str = ""
@@ -81,11 +85,15 @@ class Location:
         line = (mine.file, mine.line, mine.module)
         return mine.file is not None and line == (theirs.file, theirs.line, theirs.module)
 
-    def make_finding(self) -> Finding:
-        if self.kind == "runtime":
+    def make_finding(self) -> Finding | None:
+        """Return the finding, or None if neither a node nor the runtime can be blamed."""
+        if self.kind in ("inputs", "nowhere"):
+            return None
+        if self.kind == "optimizer":
             return Finding(
                 Code.RUNTIME_FUSES_WRONGLY,
-                f"at {self.at}, all {self.compared} values are PyTorch's when run node by node",
+                f"at {self.at}, all {self.compared} values are PyTorch's when run node by node, and so is the result "
+                "of the file without the runtime's optimizer",
             )
         what = f"{self.node} ({self.operator})"
         if self.kind == "refuses":
@@ -114,7 +122,9 @@ def locate_error(
     `against` are right files. They decide the values that they have under the same name.
     """
     proto, folder = load_structure(path), str(Path(path).parent)
-    feeds = {name: np.asarray(to_array(t), order="C") for name, t in zip(subject.input_names, tensors, strict=True)}
+    feeds = {name: _make_feed(tensor) for name, tensor in zip(subject.input_names, tensors, strict=True)}
+    if not takes_inputs(proto, feeds):
+        return Location("inputs", str(sample))
     recorder = record_values(subject, tensors)
     sensitivity = _measure_sensitivity(subject, tensors, recorder)
     expected = [compute_digest(to_array(tensor)) for tensor in run_eager(subject, tensors)]
@@ -122,15 +132,22 @@ def locate_error(
     right = _observe_right_file(graph, feeds, against)
     names = [output.name for output in proto.graph.output]
     for factor in TOLERANCE_FACTORS:
-        tolerances = [max(MIN_TOLERANCE, min(factor * error, MAX_TOLERANCE)) for error in sensitivity]
+        tolerances = _choose_tolerances(sensitivity, factor)
         judge_values(graph, Matcher(recorder.values, recorder.numbers, tolerances), right)
         begins = find_first_wrong(graph, _find_wrong_outputs(graph, names, expected, recorder.values, tolerances))
         if begins:
             break
     else:
-        return Location("runtime", str(sample), compared=len(graph.values))
+        allowed = _list_allowed(expected, recorder.values, _choose_tolerances(sensitivity, TOLERANCE_FACTORS[0]))
+        broken = is_broken_by_optimizer(path, feeds, partial(_are_right, expected, allowed))
+        return Location("optimizer" if broken else "nowhere", str(sample), compared=len(graph.values))
     node = find_layout_origin(graph, begins[0])
     return _describe_location(graph, node, begins, recorder.values, sample)
+
+
+def _make_feed(tensor: torch.Tensor) -> Array:
+    array = np.asarray(to_array(tensor), order="C")
+    return array.astype(BFLOAT16) if tensor.dtype == torch.bfloat16 else array
 
 
 def choose_location(locations: Sequence[Location]) -> Location | None:
@@ -167,6 +184,8 @@ def _is_weight(node: onnx.NodeProto, graph: ObservedGraph) -> bool:
 def _observe_value(name: str, producer: int, array: object) -> ObservedValue:
     if not isinstance(array, np.ndarray):
         return ObservedValue(name, producer, None)
+    if array.dtype == BFLOAT16:
+        array = array.astype(np.float32)
     few = array.dtype.kind in "iu" and array.size <= MAX_SIZE_ELEMENTS
     return ObservedValue(name, producer, compute_digest(array), tuple(map(int, array.reshape(-1))) if few else None)
 
@@ -204,27 +223,41 @@ def _find_wrong_outputs(
 ) -> list[str]:
     """Return the outputs that differ from PyTorch's, and mark them as wrong."""
     wrong = []
-    for name, expected_digest in zip(names, expected, strict=False):
+    for name, digest, allowed in zip(names, expected, _list_allowed(expected, recorded, tolerances), strict=False):
         value = graph.values.get(name)
-        digest = None if value is None else value.digest
-        allowed = min(
-            (
-                tolerances[m.number]
-                for m in recorded
-                if expected_digest and m.digest.measure_error(expected_digest) == 0
-            ),
-            default=MIN_TOLERANCE,
-        )
-        if (
-            digest is None
-            or expected_digest is None
-            or digest.shape != expected_digest.shape
-            or expected_digest.measure_error(digest) > allowed
-        ):
+        if not _is_right(digest, None if value is None else value.digest, allowed):
             wrong.append(name)
             if value is not None:
                 value.is_vouched, value.state = False, "other"
     return wrong
+
+
+def _choose_tolerances(sensitivity: Sequence[float], factor: float) -> list[float]:
+    return [max(MIN_TOLERANCE, min(factor * error, MAX_TOLERANCE)) for error in sensitivity]
+
+
+def _list_allowed(
+    expected: Sequence[Digest | None], recorded: Sequence[RecordedValue], tolerances: Sequence[float]
+) -> list[float]:
+    """Return the allowed error of each output: that of PyTorch's values that are equal to it."""
+    return [
+        min(
+            (tolerances[m.number] for m in recorded if digest and m.digest.measure_error(digest) == 0),
+            default=MIN_TOLERANCE,
+        )
+        for digest in expected
+    ]
+
+
+def _is_right(expected: Digest | None, digest: Digest | None, allowed: float) -> bool:
+    if expected is None or digest is None:
+        return False
+    return digest.shape == expected.shape and expected.measure_error(digest) <= allowed
+
+
+def _are_right(expected: Sequence[Digest | None], allowed: Sequence[float], arrays: Sequence[Array]) -> bool:
+    digests = map(compute_digest, arrays)
+    return all(_is_right(*each) for each in zip(expected, digests, allowed, strict=True))
 
 
 def _describe_location(

@@ -8,6 +8,8 @@ from typing import TypeAlias
 
 import numpy as np
 import onnx
+import onnxruntime
+import torch
 from onnx import numpy_helper
 
 from fairway.judge.yardstick import Array
@@ -18,6 +20,9 @@ MAX_SLICE_NODES = 24
 
 FIRST_SLICE_NODES, MAX_SLICE_BYTES = 4, 48 << 20
 """The nodes of the first slice, and the bytes that the values of a slice may take."""
+
+BFLOAT16 = onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.BFLOAT16)
+"""The dtype of onnx's arrays in bfloat16, which numpy lacks."""
 
 MAX_EMBEDDED_BYTES = 1 << 16
 """Weights up to this size are initializers of the slice, as some operators require. Larger ones are inputs."""
@@ -122,7 +127,31 @@ def _run_slice(
         graph, opset_imports=proto.opset_import, functions=proto.functions, ir_version=proto.ir_version
     )
     session = open_session(model.SerializeToString(), SessionSettings(1, "ORT_DISABLE_ALL"))
+    if any(value.type == "tensor(bfloat16)" for value in (*session.get_inputs(), *session.get_outputs())):
+        return _run_with_bfloat16(session, outputs, feeds)
     return dict(zip(outputs, session.run(outputs, feeds), strict=True))
+
+
+def _run_with_bfloat16(
+    session: onnxruntime.InferenceSession, outputs: Sequence[str], feeds: Mapping[str, Value]
+) -> dict[str, Value]:
+    """Run a slice through OrtValues, because ONNX Runtime takes and returns no bfloat16 arrays."""
+
+    def wrap(value: Value) -> onnxruntime.OrtValue:
+        if isinstance(value, np.ndarray) and value.dtype == BFLOAT16:
+            kind = onnx.TensorProto.BFLOAT16
+            return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(value.view(np.uint16), kind)
+        return onnxruntime.OrtValue.ortvalue_from_numpy(value)
+
+    def unwrap(value: onnxruntime.OrtValue) -> Value:
+        if value.data_type() != "tensor(bfloat16)":
+            array: Value = value.numpy()
+            return array
+        narrow: Array = torch.utils.dlpack.from_dlpack(value).view(torch.int16).numpy().view(BFLOAT16).copy()
+        return narrow
+
+    values = session.run_with_ort_values(list(outputs), {name: wrap(value) for name, value in feeds.items()})
+    return {name: unwrap(value) for name, value in zip(outputs, values, strict=True)}
 
 
 def _declare_input(name: str, value: Value) -> onnx.ValueInfoProto:

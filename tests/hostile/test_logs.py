@@ -63,7 +63,7 @@ def test_the_operator_is_named_and_not_its_kind_of_input(named: str, operator: s
     said = (
         f"No ONNX function found for {named}. Failure message: No decompositions registered for the real-valued input"
     )
-    finding = explain(Failure("DispatchError", said, (), said), ())[0]
+    finding = explain(Failure("DispatchError", message, (), message), ())[0]
     assert (finding.code, finding.seen) == ("FW304", operator)
 
 

@@ -65,8 +65,8 @@ def explain(failure: Failure, suspects: Sequence[Suspect]) -> list[Finding]:
         case Code.DATA_DEPENDENT:
             return [*_find_causes(where, suspects), Finding(code, first + inside, where=where)]
         case Code.DIM_SPECIALIZED:
-            asked: Sequence[Question] = failure.questions
-            question = next((question for question in asked if question.fixes), next(iter(asked), None))
+            questions: Sequence[Question] = failure.questions
+            question = next((question for question in questions if question.fixes), next(iter(questions), None))
             seen = _find_constraint(text) or first
             if question is None:
                 return [*_find_causes(where, suspects), Finding(code, seen, where=where)]

@@ -60,9 +60,8 @@ def test_a_log_and_a_live_failure_are_recognized_alike(code: str) -> None:
     ],
 )
 def test_the_operator_is_named_and_not_its_kind_of_input(named: str, operator: str) -> None:
-    said = (
-        f"No ONNX function found for {named}. Failure message: No decompositions registered for the real-valued input"
-    )
+    reason = "Failure message: No decompositions registered for the real-valued input"
+    message = f"No ONNX function found for {named}. {reason}"
     finding = explain(Failure("DispatchError", message, (), message), ())[0]
     assert (finding.code, finding.seen) == ("FW304", operator)
 

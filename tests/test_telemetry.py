@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fairway.telemetry import DISABLING_VARIABLES
+from fairway.diagnostics.telemetry import DISABLING_VARIABLES
 
 SESSION = """
 import numpy, onnx, onnxruntime
@@ -31,7 +31,7 @@ def left_at_home(folder: Path, program: str, **variables: str) -> list[str]:
 
 
 def test_onnxruntime_keeps_an_id_of_the_machine_unless_told_not_to(tmp_path: Path) -> None:
-    """Red when it stops: `fairway.telemetry` need not name it any more then."""
+    """Red when it stops: `fairway.diagnostics.telemetry` need not name it any more then."""
     assert any(name.endswith("deviceid") for name in left_at_home(tmp_path / "home", SESSION))
 
 

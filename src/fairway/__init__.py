@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairway.telemetry import disable_telemetry
+from fairway.diagnostics.telemetry import disable_telemetry
 
 if TYPE_CHECKING:
     from fairway.api import (
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fairway.diagnostics import Finding
     from fairway.diagnostics.errors import UserError
     from fairway.judge.evidence import Evidence
+    from fairway.model.observe import Observation, observe
     from fairway.model.recipe import Recipe
 
 disable_telemetry()
@@ -40,6 +41,7 @@ __all__ = [
     "Evidence",
     "Finding",
     "GenerationResult",
+    "Observation",
     "Recipe",
     "Result",
     "UserError",
@@ -47,6 +49,7 @@ __all__ = [
     "export",
     "export_generation",
     "locate",
+    "observe",
     "optimize",
     "publish",
     "pull",
@@ -62,6 +65,7 @@ _MODULES = {
     "Evidence": "fairway.judge.evidence",
     "Finding": "fairway.diagnostics",
     "GenerationResult": "fairway.convert.generation.generation_result",
+    "Observation": "fairway.model.observe",
     "Recipe": "fairway.model.recipe",
     "Result": "fairway.convert.result",
     "UserError": "fairway.diagnostics.errors",
@@ -69,6 +73,7 @@ _MODULES = {
     "export": "fairway.api",
     "export_generation": "fairway.api",
     "locate": "fairway.api",
+    "observe": "fairway.model.observe",
     "optimize": "fairway.api",
     "publish": "fairway.api",
     "pull": "fairway.api",

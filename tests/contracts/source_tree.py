@@ -10,7 +10,6 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[2] / "src"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("fairway.telemetry",),
     ("fairway.torch_internals",),
     ("fairway.diagnostics",),
     ("fairway.workers",),
@@ -22,6 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("fairway.api",),
     ("fairway.deploy.callbacks",),
     ("fairway.cli",),
+    ("fairway.dropin",),
     ("fairway",),
 )
 """From the ground up; the longest name that fits a module counts. A module imports its own layer and those below."""

@@ -31,6 +31,7 @@ from fairway.cli import (
     report,
     routes,
     run,
+    script,
     sensitivity,
     serve,
     ui,
@@ -72,6 +73,7 @@ app.command("export", rich_help_panel="Export")(export.export)
 app.command("export-generation", rich_help_panel="Export")(export_generation.export_generation)
 app.command("verify", rich_help_panel="Export")(verify.verify)
 app.command("inspect", rich_help_panel="Export")(inspect.inspect)
+app.command("script", rich_help_panel="Export", context_settings={"ignore_unknown_options": True})(script.script)
 app.command("report", rich_help_panel="Export")(report.report)
 app.command("ui", rich_help_panel="Export")(ui.ui)
 app.command("explain", rich_help_panel="Diagnose")(explain.explain)

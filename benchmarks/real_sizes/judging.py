@@ -2,14 +2,15 @@
 
 What does not depend on the file is done once: the study of the model, PyTorch's answer and its float64 truth at each
 sample, what the yardstick learns from them, and PyTorch's answers with moved roundings. A file then runs at the same
-samples, the cheapest first, and is held to the yardstick that all samples have taught. The first sample at which it is
-wrong and which no excuse explains proves it wrong, and ends the judgment. So does a weight whose numbers differ from
-the model's. A file without such a proof is left to `fairway.verify`.
+samples, the cheapest first, and is held to the yardstick that all samples with a truth have taught. The others teach
+nothing, and PyTorch runs there when the first file gets so far. The first sample at which a file is wrong, and which no
+excuse explains, proves it wrong and ends the judgment. So does a weight whose numbers differ from the model's. A file
+without such a proof is left to `fairway.verify`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest.mock import patch
@@ -23,7 +24,14 @@ from fairway.convert.ladder.session import ExportSession
 from fairway.convert.ladder.study_worker import study_subject
 from fairway.diagnostics.errors import UserError
 from fairway.judge import judge as judge_module
-from fairway.judge.answers import RecordedAnswers, estimate_flops, merge_answers, record_answers, share_samples
+from fairway.judge.answers import (
+    RecordedAnswers,
+    choose_truth_samples,
+    estimate_flops,
+    merge_answers,
+    record_answers,
+    share_samples,
+)
 from fairway.judge.cells import Cells
 from fairway.judge.evidence import FileFacts
 from fairway.judge.judge import Judge, make_sample_inputs, open_runtime
@@ -75,12 +83,15 @@ class SharedJudge:
             session = ExportSession(workers, subject, settings, folder)
             self.subject = study_subject(session)
             samples = self._list_samples(right)
+            chosen = choose_truth_samples(self.subject, samples)
+            teaching = [sample for sample in samples if sample in chosen]
             jobs = [
-                workers.start(self._make_recording(samples, share)) for share in share_samples(self.subject, samples)
+                workers.start(self._make_recording(samples, share)) for share in share_samples(self.subject, teaching)
             ]
             outcomes = [workers.wait(job) for job in jobs]
             assert all(outcome.status == "done" for outcome in outcomes), [outcome.failure for outcome in outcomes]
         self._answers = merge_answers([outcome.value for outcome in outcomes])
+        assert self._answers.no_truth is None, self._answers.no_truth
         prepare_for_judging(self.subject, True)
         self._weights = ModelTensors(self.subject.model)
         self._output_names = tuple(value.name for value in open_model(right, self.subject).outputs)
@@ -100,10 +111,12 @@ class SharedJudge:
         if any(finding.severity == "error" for finding in altered):
             return Proof("wrong", "weights")
         samples = self._list_samples(path)
-        self._record_missing(samples)
+        self._record(samples, choose_truth_samples(self.subject, samples))
         judge = Judge(self.subject, run, self._output_names, answers=self._answers)
         judge.yardsticks = dict(self._teach(samples))
         for number, sample in enumerate(sorted(samples, key=lambda s: estimate_flops(self.subject, s)), 1):
+            self._record(samples, [sample])
+            judge.answers = self._answers
             trial = judge.take(sample)
             if trial.illegal is None and judge.compute_ratio(trial) > 1 and self._is_proof(judge, trial):
                 ratio = judge.compute_ratio(trial)
@@ -128,7 +141,9 @@ class SharedJudge:
     def _list_samples(self, path: Path) -> list[Sample]:
         return list_samples(self.subject, str(path), LEVEL, {}, (), FileFacts())
 
-    def _make_recording(self, samples: Sequence[Sample], share: Sequence[Sample]):
+    def _make_recording(
+        self, samples: Sequence[Sample], share: Sequence[Sample]
+    ) -> Callable[[EventSink], RecordedAnswers]:
         def record(on_event: EventSink) -> RecordedAnswers:
             prepare_for_judging(self.subject, True)
             return record_answers(self.subject, samples, share, self._make_inputs, self._folder, on_event)
@@ -138,11 +153,11 @@ class SharedJudge:
     def _make_inputs(self, sample: Sample) -> list[torch.Tensor]:
         return make_sample_inputs(self.subject, sample, ())
 
-    def _record_missing(self, samples: Sequence[Sample]) -> None:
-        """Record PyTorch's answers at samples that only this file's constants ask for."""
-        missing = [sample for sample in samples if sample not in self._answers.samples]
+    def _record(self, samples: Sequence[Sample], wanted: Iterable[Sample]) -> None:
+        """Record PyTorch's answers at those of the `wanted` samples at which they are not known."""
+        missing = [sample for sample in wanted if sample not in self._answers.done]
         if missing:
-            every = (*self._answers.samples, *missing)
+            every = tuple(dict.fromkeys([*self._answers.samples, *samples]))
             more = self._make_recording(every, missing)(ignore_event)
             self._answers = merge_answers([replace(self._answers, samples=every), more])
 
@@ -152,8 +167,8 @@ class SharedJudge:
         if key not in self._taught:
             ours: list[Array] = []
             teacher = Judge(self.subject, lambda names, tensors: ours, self._output_names, answers=self._answers)
-            for sample in sorted(samples, key=lambda s: s not in self._answers.truths):
-                recorded = self._answers.find(sample)
+            for sample in samples:
+                recorded = self._answers.find(sample) if sample in self._answers.truths else None
                 if recorded is not None:
                     ours[:] = [to_array(tensor) for tensor in recorded[0]]
                     teacher.take(sample)

@@ -1,7 +1,8 @@
 """Plants errors into one model's stock export, and judges each file as `fairway.verify` does at standard.
 
-`python plant.py MODEL FOLDER ROWS [COUNT]`; `run.py plant` calls it. Rows that are there are not run again. The right
-file, every file that is not proven wrong, and some others go through `fairway.verify` itself.
+`python plant.py MODEL FOLDER ROWS COUNT CHECK_EVERY`; `run.py plant` calls it. Rows that are there are not run again.
+A planted file that is not proven wrong goes through `fairway.verify` itself. So do the right file and one of every
+CHECK_EVERY planted files; with 0 these do not, and the right file is only searched for a proof that it is wrong.
 """
 
 from __future__ import annotations
@@ -33,9 +34,6 @@ from fairway.model.subject import build_subject  # noqa: E402
 
 DRAW_LIMIT = 12
 """Draws of one kind for one number, after which the next kind takes its turn."""
-
-PLAIN_EVERY = 10
-"""Every so many planted files `fairway.verify` is asked too, to see that it gives the same verdict."""
 
 VERIFY_SECONDS_LIMIT = 3600.0
 """The machine may be busy, and reaching a time limit proves nothing about a file."""
@@ -101,15 +99,18 @@ class Verifier:
         subject = build_subject(self._model, recipe.inputs, bounds=recipe.bounds, multiples=recipe.multiples)
         return SharedJudge(subject, self._right, self._right.parent)
 
-    def judge(self, path: Path, is_checked: bool) -> Row:
+    def judge(self, planted: Planted, is_checked: bool) -> Row:
         """Return the verdict, and the word of `fairway.verify` if there is no proof or if it `is_checked`."""
-        if path == self._right:
-            return self._verify(path)
+        path = planted.path
+        if path == self._right and is_checked:
+            return {"by": "fairway.verify"} | self._verify(path)
         self._shared  # noqa: B018  # prepared before the clock starts
         started = time.perf_counter()
         proof = self._shared.find_proof(path)
         seconds = round(time.perf_counter() - started, 1)
         if proof is None:
+            if path == self._right:
+                return {"verdict": "no proof", "by": "samples", "seconds": seconds}
             return {"by": "fairway.verify"} | self._verify(path)
         row = {"verdict": proof.verdict, "by": proof.by, "samples": proof.samples, "ratio": proof.ratio}
         row["seconds"] = seconds
@@ -138,10 +139,10 @@ class Verifier:
         return {"verdict": verdict, "code": str(codes[0]) if codes else "", "seconds": seconds}
 
 
-def main(name: str, folder: Path, rows: Path, count: int) -> None:
+def main(name: str, folder: Path, rows: Path, count: int, check_every: int) -> None:
     lines = [json.loads(line) for line in rows.read_text().splitlines()] if rows.exists() else []
     done = {row["number"]: row for row in lines if row["what"] == "plant" and row["model"] == name}
-    missing = [number for number in (0, *range(1, count + 1)) if number not in done]
+    missing = [number for number in (*range(1, count + 1), 0) if number not in done]
     if not missing:
         return
     model = RECIPES[name].model()
@@ -155,7 +156,8 @@ def main(name: str, folder: Path, rows: Path, count: int) -> None:
         known.add((planted.kind, planted.place))
         row = {"what": "plant", "model": name, "number": number, "kind": planted.kind, "place": planted.place}
         row |= {"times": float(f"{planted.times:.3g}"), "tiny": TINY}
-        row |= verifier.judge(planted.path, number % PLAIN_EVERY == PLAIN_EVERY // 2)
+        is_checked = check_every > 0 and (number == 0 or number % check_every == check_every // 2)
+        row |= verifier.judge(planted, is_checked)
         if number:
             planted.path.unlink()
         with rows.open("a") as file:
@@ -164,4 +166,4 @@ def main(name: str, folder: Path, rows: Path, count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]) if len(sys.argv) > 4 else 40)
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]))

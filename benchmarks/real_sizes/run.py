@@ -2,8 +2,8 @@
 
 `python benchmarks/real_sizes/run.py time [--only bert] [--rounds 1]` runs the stock exporter and `fairway export` at
 quick and at standard, each in a fresh process, one after the other, in another order in each round.
-`python benchmarks/real_sizes/run.py plant [--only bert] [--count 40]` plants errors into the stock export and asks
-`fairway.verify` about each file and about the right one. Rows go to rows.jsonl at once and are not run again.
+`python benchmarks/real_sizes/run.py plant [--only bert] [--count 40]` plants errors into the stock export and judges
+each file, and the right one, as `fairway.verify` does. Rows go to rows.jsonl at once and are not run again.
 `--write` makes results.md of them. `--tiny` shrinks every config; its rows go to the folder of the files.
 """
 
@@ -93,11 +93,11 @@ def time_models(names: list[str], ways: list[str], rounds: int, known: list[Row]
                 yield row | time_once(name, way)
 
 
-def plant_models(names: list[str], count: int, rows: Path) -> None:
+def plant_models(names: list[str], count: int, check_every: int, rows: Path) -> None:
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, str(HERE / "plant.py"), name, folder, str(rows), str(count)]
-            subprocess.run(command, check=True)
+            subprocess.run([*command, str(check_every)], check=True)
 
 
 def main() -> None:
@@ -107,6 +107,7 @@ def main() -> None:
     parser.add_argument("--ways", nargs="*", choices=WAYS, default=[*WAYS])
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--count", type=int, default=40, help="planted errors per model")
+    parser.add_argument("--check-every", type=int, default=10, help="ask fairway.verify about one file of so many too")
     parser.add_argument("--tiny", metavar="FOLDER", type=Path, help="shrink every config; rows go to FOLDER/rows.jsonl")
     parser.add_argument("--write", action="store_true", help="make results.md of the rows")
     args = parser.parse_args()
@@ -120,7 +121,7 @@ def main() -> None:
                 file.write(json.dumps(row) + "\n")
             print(row, flush=True)
     if args.what == "plant":
-        plant_models(args.only, args.count, rows)
+        plant_models(args.only, args.count, args.check_every, rows)
     if args.write:
         (home / "results.md").write_text(make_table(read_rows(rows)))
 

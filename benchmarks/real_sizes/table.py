@@ -21,7 +21,7 @@ TIME_COLUMNS = (
     *("stock, s", "stock, CPU s", "stock, MB"),
     *("quick, s", "quick × stock", "quick, MB"),
     *("standard, s", "standard × stock", "standard, MB"),
-    *("verdict", "samples", "excused", "worst of allowed"),
+    *("verdict", "samples", "excused", "worst of allowed", "load"),
 )
 
 
@@ -41,7 +41,8 @@ def _tabulate_time(rows: list[Row]) -> list[str]:
         "## Time and memory",
         "",
         "Wall seconds of a fresh process, with its imports and the building of the model. The ratio is to stock in the",
-        "same round, and the median over rounds. Memory is the peak of all processes together, in MB.",
+        "same round, and the median over rounds. Memory is the peak of all processes together, in MB. Load is the",
+        "highest load average at the start of a run: above 1, other work took a part of the two cores.",
         "",
         "| " + " | ".join(TIME_COLUMNS) + " |",
         "|---" * len(TIME_COLUMNS) + "|",
@@ -62,6 +63,8 @@ def _tabulate_time(rows: list[Row]) -> list[str]:
             cells += [_median(ways[level], "wall_seconds"), _ratio(ways[level], stock), _median(ways[level], "peak_mb")]
         for key in ("verdict", "samples", "excused", "worst_of_allowed"):
             cells.append(_last(ways["standard"], key))
+        loads = [row["load"] for rows in ways.values() for row in rows if "load" in row]
+        cells.append(f"{max(loads):.1f}" if loads else "–")
         lines.append("| " + " | ".join(cells) + " |")
     return [*lines, ""]
 
@@ -87,10 +90,13 @@ def _tabulate_verdicts(rows: list[Row]) -> list[str]:
         "## Planted errors at standard",
         "",
         "Each is at least 10 times as far from PyTorch as the right file. Refused means the verdict `wrong`, or that",
-        "the file was not accepted for judging; `unproven` is counted apart.",
+        "the file was not accepted for judging; `unproven` is counted apart. Of the refused files, those in the column",
+        "weights were refused by the numbers of their weights, before a sample was run. The column checked says about",
+        "how many files `fairway.verify` was asked as well, and how often it gave the same verdict. The right file is",
+        "`verified` by `fairway.verify`, or there is `no proof` against it at any sample.",
         "",
-        "| model | planted | refused | unproven | verified | right file | seconds per file, median |",
-        "|---|---|---|---|---|---|---|",
+        "| model | planted | refused | weights | unproven | verified | right file | checked | seconds per file |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for name in DOMAINS:
         own = [row for row in planted if row["model"] == name]
@@ -99,8 +105,11 @@ def _tabulate_verdicts(rows: list[Row]) -> list[str]:
             continue
         verdicts = Counter(_fold(row) for row in wrong)
         right = next((row["verdict"] for row in own if row["number"] == 0), "–")
-        counts = [str(verdicts[key]) for key in ("refused", "unproven", "verified")]
-        lines.append("| " + " | ".join([name, str(len(wrong)), *counts, right, _median(wrong, "seconds")]) + " |")
+        counts = [verdicts["refused"], sum(row.get("by") == "weights" for row in wrong)]
+        counts += [verdicts["unproven"], verdicts["verified"]]
+        checked = [row["plain"] == row["verdict"] for row in wrong if "plain" in row]
+        cells = [name, str(len(wrong)), *map(str, counts), right, f"{sum(checked)} of {len(checked)}"]
+        lines.append("| " + " | ".join([*cells, _median(wrong, "seconds")]) + " |")
     return [*lines, ""]
 
 

@@ -10,8 +10,11 @@ from torch import nn
 from torch._subclasses import FakeTensor
 
 import fairway
+from fairway.convert.export import make_settings
+from fairway.convert.ladder.first_look import look_at_model
 from fairway.convert.ladder.preflight import run_fake_preflight, run_preflight
 from fairway.model.subject import Subject, build_subject
+from fairway.workers.attempt import Limits
 
 
 class Kinds(list[type]):
@@ -102,6 +105,23 @@ def test_a_model_is_run_no_oftener_than_it_tells_something(shape: str, runs: int
     bounds = {"batch": (1, 3), "time": (1, 9)} if "batch" in shape else None
     run_preflight(build_subject(model, [f"x: float32{shape}"], bounds=bounds), True)
     assert len(model.given) == runs
+
+
+class Steps(Notes):
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        for step in range(x.shape[1]):
+            x = x + step
+        return super().forward(x)
+
+
+@pytest.mark.parametrize(("flops", "is_fake"), [(1e9, True), (1e3, False)])
+def test_steps_of_an_expensive_model_are_counted_on_fake_tensors(flops: float, is_fake: bool) -> None:
+    model = Steps().eval()
+    subject = subject_of(model)
+    subject = replace(subject, study=replace(subject.study, flops_per_volume=flops))
+    look = look_at_model(subject, make_settings("quick", (), None, True, Limits()), ())
+    assert [suspect.where.source for suspect in look.suspects] == ["for step in range(x.shape[1]):"]
+    assert any(issubclass(given, FakeTensor) for given in model.given) is is_fake
 
 
 class MaskedEncoder(nn.Module):

@@ -70,10 +70,23 @@ def test_planted_files_leave_the_weights_in_the_shared_data(drawn):
 
 @pytest.mark.slow
 def test_the_right_file_is_verified_and_planted_ones_are_refused(tmp_path):
-    run_script(str(FOLDER / "run.py"), "plant", "--tiny", str(tmp_path), "--only", "vit", "--count", "4", "--write")
+    run_script(
+        str(FOLDER / "run.py"),
+        "plant",
+        "--tiny",
+        str(tmp_path),
+        "--only",
+        "vit",
+        "--count",
+        "4",
+        "--check-every",
+        "4",
+        "--write",
+    )
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
-    assert [row["verdict"] for row in rows] == ["verified", *["wrong"] * 4]
-    assert "| vit | 4 | 4 | 0 | 0 | verified |" in (tmp_path / "results.md").read_text()
+    assert [row["verdict"] for row in rows] == [*["wrong"] * 4, "verified"]
+    assert [row["plain"] for row in rows if "plain" in row] == ["wrong"]
+    assert "| vit | 4 | 4 | 2 | 0 | 0 | verified | 1 of 1 |" in (tmp_path / "results.md").read_text()
 
 
 def test_the_table_counts_unproven_apart_and_names_survivors():
@@ -92,7 +105,7 @@ def test_the_table_counts_unproven_apart_and_names_survivors():
         [sys.executable, "-c", script, str(FOLDER)], input=json.dumps(rows), capture_output=True, text=True, check=True
     )
     assert "| 20 | 2.0 | 7 | 55 | 5.5 | 7 | verified | 50 | 2 | 0.5 |" in done.stdout
-    assert "| bert | 4 | 2 | 1 | 1 | verified | 3 |" in done.stdout
+    assert "| bert | 4 | 2 | 0 | 1 | 1 | verified | 0 of 0 | 3 |" in done.stdout
     assert "| bert | 3 | bias dropped | bias 3 | 15 | verified |" in done.stdout
     assert "bias 4" not in done.stdout
 

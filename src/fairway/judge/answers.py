@@ -112,7 +112,7 @@ def record_answers(
 ) -> RecordedAnswers:
     """Run a share of the samples in PyTorch. Samples that PyTorch refuses are left to the judge, which reports that."""
     folder.mkdir(exist_ok=True)
-    chosen = _choose_truth_samples(subject, samples)
+    chosen = choose_truth_samples(subject, samples)
     done: list[Sample] = []
     truths: list[Sample] = []
     no_truth = None
@@ -138,7 +138,7 @@ def record_answers(
     return RecordedAnswers(folder, tuple(samples), frozenset(done), frozenset(truths), no_truth)
 
 
-def _choose_truth_samples(subject: Subject, samples: Sequence[Sample]) -> set[Sample]:
+def choose_truth_samples(subject: Subject, samples: Sequence[Sample]) -> set[Sample]:
     """Return the samples at which the truth is computed: the cheap ones and the smallest ordinary ones."""
     ordinary = [s for s in samples if s.data is None and s.flavor == "normal"]
     smallest = sorted(ordinary, key=lambda s: compute_volume(s.sizes))[:MIN_TRUTHS]

@@ -16,6 +16,10 @@ from fairway.model.dims import Point
 from fairway.model.example import choose_example
 from fairway.model.sample import Sample, Touch, make_sample
 from fairway.model.subject import Subject
+from fairway.model.values import Flavor
+
+CONSTANT_FLAVORS: tuple[Flavor, ...] = ("zeros", "least", "most")
+"""Flavors that give many inputs the same values for every seed."""
 
 GUARD_SEED = 70
 """Seed of the first sample at a point that breaks a guard."""
@@ -81,7 +85,26 @@ def list_samples(
     data_samples = [Sample((), data=i) for i in range(len(data))]
     samples = [*guard_samples, *list_lattice_samples(subject, level, edges, path), *data_samples]
     aimed = {*guard_samples, *subject.study.aimed, *data_samples}
-    return list(fit_budget(subject.domain, samples, level, subject.study.flops_per_volume, aimed))
+    affordable = fit_budget(subject.domain, samples, level, subject.study.flops_per_volume, aimed)
+    return samples if affordable is samples else _drop_equal_inputs(subject, affordable)
+
+
+def _drop_equal_inputs(subject: Subject, samples: Sequence[Sample]) -> list[Sample]:
+    """Return the samples without those whose inputs another one has already, such as two of zeros at one point.
+
+    They had different points before the budget moved them.
+    """
+    kept: list[Sample] = []
+    drawn: dict[object, list[list[torch.Tensor]]] = {}
+    for sample in samples:
+        if sample.flavor in CONSTANT_FLAVORS and sample.touch is None:
+            tensors = subject.make(sample.sizes, sample.seed, sample.flavor)
+            others = drawn.setdefault((sample.point, sample.flavor), [])
+            if any(all(map(torch.equal, tensors, other)) for other in others):
+                continue
+            others.append(tensors)
+        kept.append(sample)
+    return kept
 
 
 def _count_affordable_points(subject: Subject, level: Level) -> int:

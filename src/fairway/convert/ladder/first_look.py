@@ -18,6 +18,7 @@ from fairway.convert.rewrite.live_sites import find_live_lines
 from fairway.convert.types import Preflight, Rung, Settings
 from fairway.diagnostics import Code
 from fairway.judge.answers import is_large
+from fairway.judge.budget import EXPENSIVE_RUN_FLOPS, compute_volume
 from fairway.judge.samples import choose_examples
 from fairway.model.signatures import read_forward_signature
 from fairway.model.subject import Subject
@@ -93,14 +94,15 @@ def look_at_model(subject: Subject, settings: Settings, repeats: tuple[Repeat, .
 
 
 def _list_runs(subject: Subject) -> Iterator[Callable[[], object]]:
-    """Yield the runs in which loop steps are counted. A large model runs on fake tensors if that works."""
+    """Yield the runs in which loop steps are counted. A large or expensive model runs on fake tensors if that works."""
     # A loop over blocks may take its second step only far from the examples, and its first above the smallest sizes.
     ends = ({dim.name: dim.sizes[end] for dim in subject.domain.dims} for end in (0, -1))
     points = (*choose_examples(subject, {}), *ends)
     if len({tuple(sorted(point.items())) for point in points}) == 1:
         return
     run = run_real
-    if is_large(subject.model):
+    cost = subject.study.flops_per_volume * sum(map(compute_volume, points))
+    if is_large(subject.model) or cost > EXPENSIVE_RUN_FLOPS:
         with suppress(Exception):
             run_fake(subject, subject.example)
             run = run_fake

@@ -43,6 +43,8 @@ def _draw_tensor(spec: TensorSpec, point: Point, generator: np.random.RandomStat
     elif values.lengths is not None:
         most = values.lengths.at(point)
         drawn = generator.randint(min(1, most), most + 1, shape)
+    elif values.under is not None:
+        drawn = generator.randint(0, max(values.under.at(point), 1), shape)
     elif "float" in spec.dtype:
         if values.low is not None and values.high is not None:
             drawn = generator.uniform(values.low, values.high, shape)

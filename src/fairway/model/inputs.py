@@ -118,7 +118,8 @@ def _refuse_clash(name: str, earlier: Sequence[str]) -> None:
 def _check_lengths(spec: Sequence[TensorSpec]) -> None:
     dims = dict.fromkeys(n for item in spec for n in item.dims)
     for item in spec:
-        for name in item.values.lengths.names if item.values.lengths else ():
+        limit = item.values.lengths or item.values.under
+        for name in limit.names if limit else ():
             if name not in dims:
                 known = ", ".join(dims) or "none"
                 raise complain(

@@ -106,8 +106,8 @@ def _touch_complex(legal: ValueRange, tensor: torch.Tensor, touch: Touch, seed: 
 
 
 def _is_settled(spec: TensorSpec, legal: ValueRange) -> bool:
-    """Return whether single values must not be changed: in declared masks and lengths, and in confined inputs."""
-    return bool(spec.values.mask or legal.values.lengths or legal.confined)
+    """Return whether single values must not be changed: masks, lengths, indices and confined inputs."""
+    return bool(spec.values.mask or legal.values.lengths or legal.values.under or legal.confined)
 
 
 def _is_real(tensor: torch.Tensor) -> bool:

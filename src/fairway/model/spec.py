@@ -1,6 +1,7 @@
 """The spec language: `acc: float32[batch, time, 3]`, `ids: int64[batch, seq] < 30522`, `mask: bool[b, s] = padding`.
 
-Integers are fixed, names vary. If a line does not parse, the error message has a caret under the place.
+A limit may be a size: `edges: int64[2, links] < nodes`. Integers are fixed, names vary. If a line does not parse, the
+error message has a caret under the place.
 """
 
 from __future__ import annotations
@@ -37,17 +38,20 @@ MASKS = ("padding", "padding-left", "padding-right", "keep", "keep-left-padded",
 
 @dataclass(frozen=True)
 class Values:
-    """The legal values: integers below a limit, a range, a mask, or row lengths up to a dim."""
+    """The legal values: integers below a number or a size, a range, a mask, or row lengths up to a dim."""
 
     below: int | None = None
     low: float | None = None
     high: float | None = None
     mask: str | None = None
     lengths: Size | None = None
+    under: Size | None = None
 
     def __str__(self) -> str:
         if self.below is not None:
             return f" < {self.below}"
+        if self.under is not None:
+            return f" < {self.under}"
         if self.low is not None:
             return f" in {self.low:g}..{self.high:g}"
         if self.mask:
@@ -86,6 +90,7 @@ _NAME = re.compile(r"\s*([A-Za-z_]\w*(?:\.\w+)*)\s*")
 _DTYPE = re.compile(r"\s*(\w+)\s*")
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _BELOW = re.compile(r"\s*<\s*(\d+)\s*$")
+_UNDER = re.compile(r"\s*<\s*(\S.*?)\s*$")
 _RANGE = re.compile(rf"\s*in\s+({_NUMBER})\s*\.\.\s*({_NUMBER})\s*$")
 _KIND = re.compile(r"\s*=\s*([\w-]+)(?:\(([^)]*)\))?\s*$")
 _DIM = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:=\s*(-?\d+)\s*\.\.\s*(-?\d+)\s*)?(?:%\s*(\d+)\s*)?$")
@@ -150,6 +155,8 @@ def _parse_values(line: str, at: int, dtype: str, shape: tuple[Size, ...]) -> Va
             _refuse_line(line, place, "`< N` is for whole numbers, with N at least 1")
         _check_fits(line, place, dtype, 0, int(match[1]) - 1)
         return Values(below=int(match[1]))
+    if (match := _UNDER.match(rest)) and "int" in dtype:
+        return Values(under=_parse_limit(line, at + match.start(1), match[1]))
     if match := _RANGE.match(rest):
         low, high = float(match[1]), float(match[2])
         if not (isfinite(low) and isfinite(high)):
@@ -179,6 +186,14 @@ def _parse_lengths(line: str, at: int, text: str) -> Size:
         return parse_size(text)
     except ValueError:
         _refuse_line(line, at + _count_blanks(text, 0), "a dim's name belongs here")
+
+
+def _parse_limit(line: str, at: int, text: str) -> Size:
+    """Parse the size that indices stay below, such as the number of rows that they point into."""
+    try:
+        return parse_size(text)
+    except ValueError:
+        _refuse_line(line, at, "a number or a size belongs here: whole numbers, names, + - * //")
 
 
 def _check_fits(line: str, at: int, dtype: str, low: float, high: float) -> None:

@@ -73,6 +73,8 @@ def make_tensor(
     if spec.values.lengths is not None:
         most = spec.values.lengths.at(point)
         return _draw_integers(shape, min(1, most), most, generator, flavor).to(dtype)
+    if spec.values.under is not None:
+        return _draw_integers(shape, 0, max(spec.values.under.at(point) - 1, 0), generator, flavor).to(dtype)
     if dtype == torch.bool:
         if flavor == "same":
             return torch.full(shape, bool(generator.initial_seed() % 2))

@@ -172,7 +172,10 @@ def check_values(spec: TensorSpec, array: Array, point: Point) -> None:
         return
     values = spec.values
     if values.mask is not None:
-        hidden = array if values.mask.startswith("padding") else ~array
+        if array.dtype.kind != "b" and not np.isin(array, (0, 1)).all():
+            _refuse_values(spec, "a mask holds 0 and 1 alone")
+        given = array.astype(bool)  # `~` on a number makes both values true
+        hidden = given if values.mask.startswith("padding") else ~given
         if array.shape[-1] and hidden.all(-1).any():
             _refuse_values(spec, "a row of the mask hides everything")
         return
@@ -184,6 +187,8 @@ def check_values(spec: TensorSpec, array: Array, point: Point) -> None:
     elif values.lengths is not None:
         most = values.lengths.at(point)
         low, high = min(1, most), most
+    elif values.under is not None:
+        low, high = 0, max(values.under.at(point) - 1, 0)
     if low is not None and high is not None:
         least, most = array.min(), array.max()
         if least < low or most > high:

@@ -81,9 +81,21 @@ INTERNALS: tuple[TorchInternal, ...] = (
         aten_fft_c2c="torch:ops.aten._fft_c2c.default",
         aten_fft_r2c="torch:ops.aten._fft_r2c.default",
         aten_grouped_mm="torch:ops.aten._grouped_mm.default",
+        aten_histogramdd_bin_edges="torch:ops.aten._histogramdd_bin_edges.default",
+        aten_histogramdd_from_bin_cts="torch:ops.aten._histogramdd_from_bin_cts.default",
+        aten_histogramdd_from_bin_tensors="torch:ops.aten._histogramdd_from_bin_tensors.default",
+        aten_linalg_eigh="torch:ops.aten._linalg_eigh.default",
         aten_linalg_slogdet="torch:ops.aten._linalg_slogdet.default",
         aten_linalg_solve_ex="torch:ops.aten._linalg_solve_ex.default",
+        aten_linalg_svd="torch:ops.aten._linalg_svd.default",
+        aten_native_batch_norm_legit="torch:ops.aten._native_batch_norm_legit.default",
+        aten_native_batch_norm_legit_functional="torch:ops.aten._native_batch_norm_legit_functional.default",
+        aten_native_batch_norm_legit_no_stats="torch:ops.aten._native_batch_norm_legit.no_stats",
         aten_pdist_forward="torch:ops.aten._pdist_forward.default",
+        aten_upsample_bicubic2d_aa="torch:ops.aten._upsample_bicubic2d_aa.default",
+        aten_upsample_bicubic2d_aa_vec="torch:ops.aten._upsample_bicubic2d_aa.vec",
+        aten_upsample_bilinear2d_aa="torch:ops.aten._upsample_bilinear2d_aa.default",
+        aten_upsample_bilinear2d_aa_vec="torch:ops.aten._upsample_bilinear2d_aa.vec",
     ),
     *_entries(
         "Fake quantization is not captured, since torch has no shapes for it.",
@@ -196,6 +208,8 @@ INTERNALS: tuple[TorchInternal, ...] = (
     ),
     *_entries(
         "Loops cannot be captured; `torch.scan` and `torch.while_loop` are not public.",
+        map_operator="torch._higher_order_ops.map:map_impl",
+        scan_operator="torch._higher_order_ops.scan:scan_op",
         scan="torch._higher_order_ops.scan:scan",
         while_loop="torch._higher_order_ops.while_loop:while_loop",
     ),
@@ -405,13 +419,27 @@ if TYPE_CHECKING:
     aten_fft_c2c: OpOverload
     aten_fft_r2c: OpOverload
     aten_grouped_mm: OpOverload
+    aten_histogramdd_bin_edges: OpOverload
+    aten_histogramdd_from_bin_cts: OpOverload
+    aten_histogramdd_from_bin_tensors: OpOverload
+    aten_linalg_eigh: OpOverload
     aten_linalg_slogdet: OpOverload
     aten_linalg_solve_ex: OpOverload
+    aten_linalg_svd: OpOverload
+    aten_native_batch_norm_legit: OpOverload
+    aten_native_batch_norm_legit_functional: OpOverload
+    aten_native_batch_norm_legit_no_stats: OpOverload
     aten_pdist_forward: OpOverload
+    aten_upsample_bicubic2d_aa: OpOverload
+    aten_upsample_bicubic2d_aa_vec: OpOverload
+    aten_upsample_bilinear2d_aa: OpOverload
+    aten_upsample_bilinear2d_aa_vec: OpOverload
 
     # torch declares no types for these.
     PatternConstant: Untyped
     check: Untyped
+    map_operator: Untyped
+    scan_operator: Untyped
     composite_kept: Untyped
     create_function_from_graph: Untyped
     eliminate_dead_code: Untyped

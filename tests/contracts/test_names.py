@@ -24,6 +24,13 @@ SIGNATURES_OF_TORCH = {
     "fairway.convert.remedies.rnn_time_baked.recurrent",
     "fairway.convert.remedies.rnn_time_baked._infer_shapes",
     "fairway.convert.remedies.rnn_time_baked.translate",
+    "fairway.convert.translations.recurrences._recurrence",
+    "fairway.convert.translations.recurrences.step",
+    "fairway.convert.translations.replacements.divide_by_override",
+    "fairway.convert.translations.replacements.normalize_batch",
+    "fairway.convert.translations.replacements.normalize_functionally",
+    "fairway.convert.translations.replacements.normalize_in_training",
+    "fairway.convert.translations.statistics.segment_reduce",
     "fairway.convert.translations.substitutes.istft",
     "fairway.convert.translations.substitutes.convolve",
 }

@@ -9,12 +9,16 @@ from __future__ import annotations
 from fairway.convert.translations import (
     cumulative,
     distances,
+    factors,
     fake_quantize,
+    gamma,
     gathers,
     histograms,
     linear_algebra,
     losses,
     pools,
+    recurrences,
+    rotations,
     scatters,
     sorts,
     special,
@@ -33,5 +37,9 @@ TRANSLATIONS: Table = {
     **cumulative.TABLE,
     **scatters.TABLE,
     **special.TABLE,
+    **factors.TABLE,
+    **rotations.TABLE,
+    **recurrences.TABLE,
+    **gamma.TABLE,
 }
 """Every translation by its operator."""

@@ -47,8 +47,16 @@ DEFECTS: dict[OpOverload, Defect] = {
         lambda arguments: _makes_narrow_float(arguments["self"], arguments.get("dtype")),
     ),
     _ATEN.cross_entropy_loss.default: Defect(
-        "label_smoothing is left out, and class probabilities are read as classes",
-        lambda arguments: bool(arguments.get("label_smoothing")) or is_float(arguments["target"]),
+        "label_smoothing is left out, class probabilities are read as classes, and a call without a batch is refused",
+        lambda arguments: (
+            bool(arguments.get("label_smoothing")) or is_float(arguments["target"]) or len(arguments["self"].shape) == 1
+        ),
+    ),
+    _ATEN.scatter_add.default: Defect(
+        "a tensor without dims is refused by the runtime", lambda arguments: not arguments["self"].shape
+    ),
+    _ATEN.nonzero.default: Defect(
+        "a tensor without dims gives indices of one", lambda arguments: not arguments["self"].shape
     ),
     _ATEN.hamming_window.default: Defect("ONNX's window has other numbers than PyTorch's"),
     _ATEN.bincount.default: Defect(
@@ -56,8 +64,12 @@ DEFECTS: dict[OpOverload, Defect] = {
         lambda arguments: arguments.get("weights") is not None or not isinstance(arguments.get("minlength", 0), int),
     ),
     _ATEN.unique_consecutive.default: Defect(
-        "the only dim is refused when it is counted from the end",
-        lambda arguments: len(arguments["self"].shape) == 1 and arguments.get("dim") == -1,
+        "types other than int32 and int64 are refused, and so are several dims",
+        lambda arguments: (
+            len(arguments["self"].shape) != 1
+            or arguments.get("dim") is not None
+            or arguments["self"].dtype not in (KIND.INT32, KIND.INT64)
+        ),
     ),
     _ATEN.histc.default: Defect(
         "a range taken from the data is refused",

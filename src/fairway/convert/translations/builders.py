@@ -17,7 +17,7 @@ from onnxscript.values import Opset
 from fairway.torch_internals import GraphValue as GraphValue
 from fairway.torch_internals import OpOverload
 
-Table = dict[OpOverload, Callable[..., Any]]
+Table = dict[OpOverload | Callable[..., Any], Callable[..., Any]]
 """Translations by operator."""
 
 

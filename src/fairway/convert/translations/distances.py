@@ -23,7 +23,8 @@ def pdist(self: GraphValue, p: float = 2.0) -> GraphValue:
     here = count_up(get_size(self, 0))
     first, second = op.Split(op.NonZero(op.Less(op.Unsqueeze(here, [1]), here)), axis=0, num_outputs=2)
     rows = (op.Gather(self, op.Squeeze(index, [0]), axis=0) for index in (first, second))
-    return _compute_norm(op.Sub(*rows), p, self)
+    # ONNX Runtime keeps a dim that it reduces if the tensor is empty.
+    return op.Reshape(_compute_norm(op.Sub(*rows), p, self), [-1])
 
 
 def _compute_norm(apart: GraphValue, p: float, of: GraphValue) -> GraphValue:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import torch
 from onnxscript import opset18 as op
+from onnxscript import opset20
 
 from fairway.convert.translations.builders import (
     KIND,
@@ -69,12 +70,47 @@ def nonzero_static(self: GraphValue, size: int, fill_value: int = -1) -> GraphVa
     return op.Slice(op.Concat(places, rest, axis=0), [0], make_ints([size]), [0])
 
 
+def nonzero(self: GraphValue) -> GraphValue:
+    """Return one index of no numbers, or none, for a tensor without dims."""
+    if self.shape:
+        return op.Transpose(op.NonZero(op.Cast(self, to=KIND.BOOL)), perm=[1, 0])
+    count = op.Reshape(op.Cast(op.Cast(self, to=KIND.BOOL), to=KIND.INT64), [1])
+    return op.Expand(op.Constant(value_int=0), op.Concat(count, make_ints([0]), axis=0))
+
+
+def grid_sampler_3d(
+    input: GraphValue, grid: GraphValue, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> GraphValue:
+    return opset20.GridSample(
+        input,
+        grid,
+        align_corners=int(align_corners),
+        mode=("linear", "nearest")[interpolation_mode],
+        padding_mode=("zeros", "border", "reflection")[padding_mode],
+    )
+
+
+def round_number(number: GraphValue, digits: int | None = None) -> GraphValue:
+    """Python's `round` of a number that was computed from sizes, to an integer."""
+    if digits is not None:
+        raise NotImplementedError("round(size, digits) is not translated")
+    return op.Cast(op.Round(number), to=KIND.INT64)
+
+
+def view_of(a: GraphValue) -> GraphValue:
+    return op.Identity(a)
+
+
 def squeeze(self: GraphValue, dim: int) -> GraphValue:
     """Squeeze a dim of size 1. Any other dim stays, for example one that torch.export took for larger."""
     return op.Squeeze(self, [dim]) if self.shape and self.shape[dim] == 1 else op.Identity(self)
 
 
 TABLE: Table = {
+    torch.ops.aten.nonzero.default: nonzero,
+    torch.ops.aten.grid_sampler_3d.default: grid_sampler_3d,
+    round: round_number,
+    torch.ops.prims.view_of.default: view_of,
     torch.ops.aten.squeeze.dim: squeeze,
     torch.ops.aten.roll.default: roll,
     torch.ops.aten.repeat_interleave.Tensor: repeat_interleave,

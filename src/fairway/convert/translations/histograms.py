@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import onnx_ir as ir
 import torch
 from onnxscript import opset18 as op
 
@@ -20,6 +21,8 @@ from fairway.convert.translations.builders import (
     flatten,
     make_ints,
     make_number,
+    move_from_front,
+    move_to_front,
     set_type,
     widen,
 )
@@ -40,16 +43,26 @@ def bincount(self: GraphValue, weights: GraphValue = None, minlength: int = 0) -
 
 
 def unique_consecutive(
-    self: GraphValue, return_inverse: bool = False, return_counts: bool = False, dim: int = -1
-) -> GraphValue:
-    """Return the first element of each run of equal ones, each element's run, and the runs' lengths, for one dim."""
-    length = op.Shape(self)
-    changes = op.Not(op.Equal(op.Slice(self, [1], [2**31], [0]), op.Slice(self, [0], [-1], [0])))
-    first = op.Slice(op.Concat(op.Cast(make_ints([1]), to=KIND.BOOL), changes, axis=0), [0], length, [0])
+    self: GraphValue, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> tuple[GraphValue, GraphValue, GraphValue]:
+    """Return the first of each run of equal slices, each slice's run, and the runs' lengths. Without a dim, flatten."""
+    rank = len(self.shape)
+    along_dim = dim is not None and rank > 1
+    axis = dim or 0
+    front = move_to_front(self, axis) if along_dim else flatten(self)
+    length = op.Shape(front, start=0, end=1)
+    rows = op.Reshape(front, op.Concat(length, make_ints([-1]), axis=0)) if along_dim else op.Unsqueeze(front, [1])
+    unlike = op.Not(op.Equal(op.Slice(rows, [1], [2**31], [0]), op.Slice(rows, [0], [-1], [0])))
+    changes = op.ReduceMax(op.Cast(unlike, to=KIND.INT32), [1], keepdims=0)
+    first = op.Concat(op.Constant(value=ir.tensor([1], dtype=KIND.INT32)), changes, axis=0)
+    first = op.Cast(op.Slice(first, [0], length, [0]), to=KIND.BOOL)
     run = op.Sub(op.CumSum(op.Cast(first, to=KIND.INT64), op.Constant(value_int=0)), [1])
     starts = op.Compress(count_up(length), first, axis=0)
     counts = op.Sub(op.Concat(op.Slice(starts, [1], [2**31], [0]), length, axis=0), starts)
-    return op.Compress(self, first, axis=0), run, counts
+    kept = op.Compress(front, first, axis=0)
+    if along_dim:
+        return move_from_front(kept, axis, rank), run, counts
+    return kept, op.Reshape(run, op.Shape(self)), counts
 
 
 def histc(self: GraphValue, bins: int = 100, min: float = 0, max: float = 0) -> GraphValue:

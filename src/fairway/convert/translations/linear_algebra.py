@@ -5,14 +5,15 @@ rows, as LAPACK does, so every system that PyTorch solves is solved here, and si
 singular matrix, which PyTorch refuses, the result is undefined. `info`, pivots and LU are placeholders, since only a
 backward pass or a check reads them.
 
-Not included: eigenvalues and singular values (and pinv, lstsq and the matrix norms made of them), which are iterations
-without a fixed number of steps, matrix_exp, which chooses its steps by the matrix' norm, and QR, which no model needed.
+QR and LU are in `factors`, singular values and eigenvalues of symmetric matrices in `rotations`. Not included: the
+eigenvalues of other matrices, which LAPACK returns in no fixed order, complex matrices, and LDL.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import onnx_ir as ir
 import torch
 from onnxscript import graph, script
 from onnxscript import opset18 as op
@@ -85,13 +86,13 @@ def solve_ex(
 ) -> tuple[GraphValue, GraphValue, GraphValue, GraphValue]:
     vector = len(B.shape) == 1 or (len(B.shape) == len(A.shape) - 1 and list(B.shape) == list(A.shape)[:-1])
     if vector:
-        solved = op.Squeeze(_solve(A, op.Unsqueeze(B, [-1]), len(B.shape) + 1), [-1])
+        solved = op.Squeeze(solve_matrices(A, op.Unsqueeze(B, [-1]), len(B.shape) + 1), [-1])
     elif left:
-        solved = _solve(A, B, len(B.shape))
+        solved = solve_matrices(A, B, len(B.shape))
     else:  # X A = B is Aᵀ Xᵀ = Bᵀ
         rank = max(len(A.shape), len(B.shape))
         turned = set_type(_transpose(A, len(A.shape)), A)
-        solved = _transpose(_solve(turned, _transpose(B, len(B.shape)), len(B.shape), len(A.shape)), rank)
+        solved = _transpose(solve_matrices(turned, _transpose(B, len(B.shape)), len(B.shape), len(A.shape)), rank)
     return solved, op.Identity(A), _make_zeros(A, 1), _make_zeros(A, 2)
 
 
@@ -100,7 +101,7 @@ def solve(A: GraphValue, B: GraphValue, left: bool = True) -> GraphValue:
 
 
 def inv_ex(A: GraphValue, check_errors: bool = False) -> tuple[GraphValue, GraphValue]:
-    return _solve(A, _make_identity(A), len(A.shape)), _make_zeros(A, 2)
+    return solve_matrices(A, _make_identity(A), len(A.shape)), _make_zeros(A, 2)
 
 
 def inv(A: GraphValue) -> GraphValue:
@@ -125,6 +126,17 @@ def cholesky(self: GraphValue, upper: bool = False) -> GraphValue:
     return cholesky_ex(self, upper)[0]
 
 
+def triangular_solve(
+    self: GraphValue, A: GraphValue, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> tuple[GraphValue, GraphValue]:
+    """Solve as torch.triangular_solve does, which has the right side first."""
+    if not transpose:
+        return solve_triangular(A, self, upper, unitriangular=unitriangular), op.Identity(A)
+    turned = set_type(_transpose(A, len(A.shape)), A)
+    turned.shape = ir.Shape([*A.shape[:-2], A.shape[-1], A.shape[-2]])
+    return solve_triangular(turned, self, not upper, unitriangular=unitriangular), op.Identity(A)
+
+
 def solve_triangular(
     self: GraphValue, B: GraphValue, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> GraphValue:
@@ -134,10 +146,10 @@ def solve_triangular(
         half = set_type(op.Where(op.Cast(_make_identity(self), to=KIND.BOOL), make_number(1.0, self), half), self)
         half.shape = self.shape
     if left:
-        return _solve(half, B, len(B.shape))
+        return solve_matrices(half, B, len(B.shape))
     turned = set_type(_transpose(half, len(self.shape)), self)
     rank = max(len(self.shape), len(B.shape))
-    return _transpose(_solve(turned, _transpose(B, len(B.shape)), len(B.shape), len(self.shape)), rank)
+    return _transpose(solve_matrices(turned, _transpose(B, len(B.shape)), len(B.shape), len(self.shape)), rank)
 
 
 def cholesky_solve(self: GraphValue, input2: GraphValue, upper: bool = False) -> GraphValue:
@@ -145,7 +157,7 @@ def cholesky_solve(self: GraphValue, input2: GraphValue, upper: bool = False) ->
     turned = set_type(_transpose(input2, len(input2.shape)), input2)
     first, second = (turned, input2) if upper else (input2, turned)
     rank, sides = len(input2.shape), len(self.shape)
-    return _solve(second, _solve(first, self, sides, rank), max(sides, rank), rank)
+    return solve_matrices(second, solve_matrices(first, self, sides, rank), max(sides, rank), rank)
 
 
 def cholesky_inverse(self: GraphValue, upper: bool = False) -> GraphValue:
@@ -154,7 +166,7 @@ def cholesky_inverse(self: GraphValue, upper: bool = False) -> GraphValue:
     return cholesky_solve(eye, self, upper)
 
 
-def _solve(A: GraphValue, B: GraphValue, rank_of_b: int, rank_of_a: int | None = None) -> GraphValue:
+def solve_matrices(A: GraphValue, B: GraphValue, rank_of_b: int, rank_of_a: int | None = None) -> GraphValue:
     """Return A⁻¹ B, with the batch dims of both."""
     rank = max(rank_of_a or len(A.shape), rank_of_b)
     corner = [0, 0], [1, 1], [-2, -1]
@@ -200,6 +212,8 @@ TABLE: Table = {
     aten_linalg_slogdet: slogdet,
     torch.ops.aten.linalg_cholesky.default: cholesky,
     torch.ops.aten.linalg_cholesky_ex.default: cholesky_ex,
+    torch.ops.aten.cholesky.default: cholesky,
+    torch.ops.aten.triangular_solve.default: triangular_solve,
     torch.ops.aten.linalg_solve_triangular.default: solve_triangular,
     torch.ops.aten.cholesky_solve.default: cholesky_solve,
     torch.ops.aten.cholesky_inverse.default: cholesky_inverse,

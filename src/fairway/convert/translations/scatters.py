@@ -51,6 +51,10 @@ def scatter_with(self: GraphValue, dim: int, index: GraphValue, src: GraphValue,
     return scatter_reduce(self, dim, index, src, reduce)
 
 
+def scatter_add(self: GraphValue, dim: int, index: GraphValue, src: GraphValue) -> GraphValue:
+    return scatter_reduce(self, dim, index, src, "sum")
+
+
 def scatter_value_with(self: GraphValue, dim: int, index: GraphValue, value: float, reduce: str) -> GraphValue:
     src = set_like(op.Expand(op.CastLike(make_number(value, KIND.FLOAT), self), op.Shape(index)), index, self.dtype)
     return scatter_reduce(self, dim, index, src, reduce)
@@ -59,6 +63,8 @@ def scatter_value_with(self: GraphValue, dim: int, index: GraphValue, value: flo
 def index_reduce(
     self: GraphValue, dim: int, index: GraphValue, source: GraphValue, reduce: str, include_self: bool = True
 ) -> GraphValue:
+    if not self.shape:
+        return scatter_reduce(self, 0, index, source, reduce, include_self)
     rank = len(self.shape)
     column = op.Reshape(index, [-1 if axis == dim % rank else 1 for axis in range(rank)])
     return _scatter(self, dim, op.Expand(column, op.Shape(source)), source, reduce, include_self)
@@ -102,6 +108,7 @@ def _as_row(value: GraphValue) -> GraphValue:
 
 TABLE: Table = {
     torch.ops.aten.scatter_reduce.two: scatter_reduce,
+    torch.ops.aten.scatter_add.default: scatter_add,
     torch.ops.aten.scatter.reduce: scatter_with,
     torch.ops.aten.scatter.value_reduce: scatter_value_with,
     torch.ops.aten.index_reduce.default: index_reduce,

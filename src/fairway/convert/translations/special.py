@@ -4,9 +4,7 @@ torch decomposes all of these to operators without a translation (prims). Specia
 every input type, by the usual reductions: erfinv by polynomials of log(1 - x²), lgamma and digamma by increasing the
 argument until Stirling's series is valid, and by reflection below zero.
 
-Not included: nextafter and view(dtype), which need the bits of a number that ONNX cannot read before opset 26, gcd and
-lcm, which are loops, frexp, whose exponent a logarithm does not give exactly, Bessel functions, polygamma, zeta,
-igamma.
+Not included: view(dtype), which needs the bits of a number that ONNX cannot read before opset 26.
 """
 
 from __future__ import annotations

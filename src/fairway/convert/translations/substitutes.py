@@ -4,6 +4,7 @@
 - The inverse of a real Fourier transform without a length, the mean of complex numbers and `istft` read sizes as plain
   numbers, too. `istft` adds the inverse spectra of the frames up.
 - `rrelu` without training is captured as an operator that fills a tensor with noise, which has no translation either.
+- Covariances, combinations, least squares and narrowing by a tensor are in `statistics`.
 - A transposed convolution to a given size takes its padding from that size, but in ONNX the padding is a constant of
   the node. So the largest padding is used, and the result is cut.
 """
@@ -17,6 +18,7 @@ from itertools import pairwise
 import torch
 from torch.overrides import TorchFunctionMode
 
+from fairway.convert.translations import statistics
 from fairway.torch_internals import Untyped
 
 
@@ -163,6 +165,10 @@ def _list_per_dim(setting: Untyped, weight: torch.Tensor) -> list[Untyped]:
 
 _CONVOLUTIONS = (torch.conv_transpose1d, torch.conv_transpose2d, torch.conv_transpose3d)
 
+_NEWEST = {
+    getattr(torch.nn.functional, "linear_cross_entropy", None): statistics.linear_cross_entropy,  # since torch 2.13
+}
+
 SUBSTITUTES: dict[Untyped, Callable[..., Untyped]] = {
     torch.take_along_dim: take_along_dim,
     torch.Tensor.take_along_dim: take_along_dim,
@@ -175,9 +181,22 @@ SUBSTITUTES: dict[Untyped, Callable[..., Untyped]] = {
     torch.Tensor.istft: istft,
     torch.mean: mean,
     torch.Tensor.mean: mean,
+    torch.cov: statistics.cov,
+    torch.Tensor.cov: statistics.cov,
+    torch.corrcoef: statistics.corrcoef,
+    torch.Tensor.corrcoef: statistics.corrcoef,
+    torch.combinations: statistics.combinations,
+    torch.linalg.lstsq: statistics.lstsq,
+    torch.linalg.matrix_norm: statistics.matrix_norm,
+    torch.narrow: statistics.narrow,
+    torch.Tensor.narrow: statistics.narrow,
+    torch.segment_reduce: statistics.segment_reduce,
+    torch.nn.functional.one_hot: statistics.one_hot,
+    torch.nn.functional.gaussian_nll_loss: statistics.gaussian_nll_loss,
     torch.tensor_split: tensor_split,
     torch.Tensor.tensor_split: tensor_split,
     **{plain: _make_transposed(plain) for plain in _CONVOLUTIONS},
+    **{plain: substitute for plain, substitute in _NEWEST.items() if plain is not None},
 }
 """Substitutes by function. They return NotImplemented for calls that the function itself can do."""
 

@@ -177,6 +177,11 @@ def _make_new_factory(operator: Callable[..., torch.Tensor]) -> Rule:
     return create
 
 
+def _pair(real: torch.Tensor, imaginary: torch.Tensor) -> Parts:
+    broadcast: RuleValue = torch.broadcast_tensors  # untyped
+    return Parts(*broadcast(real, imaginary))
+
+
 def _scalar(number: complex, *, dtype: torch.dtype | None = None, **places: RuleValue) -> Parts:
     real = (dtype or torch.complex64).to_real()
     number = complex(number)
@@ -288,7 +293,7 @@ RULES: dict[str, Rule] = {
     "imag": lambda value: value.imag,
     "view_as_real": lambda value: torch.stack([value.real, value.imag], -1),
     "view_as_complex": lambda pairs: Parts(pairs.select(-1, 0), pairs.select(-1, 1)),
-    "complex": Parts,
+    "complex": _pair,
     "polar": make_polar,
     "conj": conjugate,
     "_conj": conjugate,

@@ -1,0 +1,100 @@
+"""The three ways to a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from case import Case
+from check import choose_example
+from torch.utils._pytree import tree_leaves
+
+Row = dict[str, Any]
+
+
+def export_by_dynamo(case: Case, path: Path) -> Row:
+    args, kwargs = case.make_inputs(0, **choose_example(case))
+    shapes = _make_dynamic_shapes(case, args, kwargs)
+    torch.onnx.export(
+        case.module,
+        args,
+        path,
+        kwargs=kwargs,
+        dynamo=True,
+        dynamic_shapes=shapes,
+        verbose=False,
+        external_data=False,
+        input_names=_name_inputs(args, kwargs),
+    )
+    return {}
+
+
+def _name_inputs(args: Any, kwargs: Any) -> list[str]:
+    return [f"in_{number}" for number, leaf in enumerate(tree_leaves((args, kwargs))) if isinstance(leaf, torch.Tensor)]
+
+
+def _make_dynamic_shapes(case: Case, args: Any, kwargs: Any) -> Any:
+    if not case.dims:
+        return None
+    import inspect
+
+    bound = inspect.signature(case.module.forward).bind(*args, **kwargs).arguments
+    hint = torch.export.Dim.DYNAMIC
+    return {name: dict.fromkeys(case.dims.get(name) or {}, hint) or None for name in bound}
+
+
+def export_by_torchscript(case: Case, path: Path) -> Row:
+    args, kwargs = case.make_inputs(0, **choose_example(case))
+    names = _name_inputs(args, kwargs)
+    axes: dict[str, Any] = {}
+    if case.dims:
+        for name, declared in zip(names, case.dims.values(), strict=False):
+            axes[name] = dict(declared or {})
+    torch.onnx.export(
+        case.module,
+        (*args, kwargs) if kwargs else args,
+        path,
+        dynamo=False,
+        input_names=names,
+        dynamic_axes=axes,
+    )
+    return {}
+
+
+def export_by_fairway(case: Case, path: Path, level: Any = "standard") -> Row:
+    import fairway
+
+    dims: Mapping[str, Any] | None = case.dims
+    try:
+        result = fairway.export(
+            case.module, case.make_inputs, path, dims=dims, bounds=dict(case.bounds), level=level, timeout=120
+        )
+    except fairway.UserError as error:
+        finding = error.finding
+        return {"verdict": "refused", "codes": [finding.code], "outcome": "fails", "note": str(finding)[:300]}
+    row: Row = {
+        "verdict": result.verdict,
+        "route": result.route,
+        "remedies": list(result.remedies),
+        "codes": [finding.code for finding in result.findings],
+    }
+    if result.path is None:
+        row["outcome"] = "fails"
+        row["note"] = "; ".join(f"{finding.code}: {finding.seen[:200]}" for finding in result.findings[:2])
+    return row
+
+
+FAIRWAY = "Fairway"
+STOCK: dict[str, Callable[[Case, Path], Row]] = {
+    "dynamo": export_by_dynamo,
+    "TorchScript": export_by_torchscript,
+}
+COLUMNS: dict[str, Callable[[Case, Path], Row]] = {**STOCK, FAIRWAY: export_by_fairway}
+PROBE = "Fairway's first file"
+"""The file of the first route, not judged: a quick look at what cannot be translated."""
+
+
+def export_unjudged(case: Case, path: Path) -> Row:
+    return export_by_fairway(case, path, "none")

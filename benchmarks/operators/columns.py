@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -38,11 +39,22 @@ def _name_inputs(args: Any, kwargs: Any) -> list[str]:
 def _make_dynamic_shapes(case: Case, args: Any, kwargs: Any) -> Any:
     if not case.dims:
         return None
-    import inspect
-
     bound = inspect.signature(case.module.forward).bind(*args, **kwargs).arguments
-    hint = torch.export.Dim.DYNAMIC
-    return {name: dict.fromkeys(case.dims.get(name) or {}, hint) or None for name in bound}
+    return {name: _mark_dynamic(argument, case.dims.get(name)) for name, argument in bound.items()}
+
+
+def _mark_dynamic(argument: Any, dims: Any) -> Any:
+    if isinstance(argument, list | tuple):
+        return type(argument)(_mark_dynamic(*pair) for pair in zip(argument, dims, strict=True))
+    return dict.fromkeys(dims, torch.export.Dim.DYNAMIC) if dims else None
+
+
+def _list_axes(argument: Any, dims: Any) -> list[dict[int, str]]:
+    """Return the named axes of each tensor in an argument."""
+    if isinstance(argument, list | tuple):
+        pairs = zip(argument, dims or [None] * len(argument), strict=True)
+        return [axes for pair in pairs for axes in _list_axes(*pair)]
+    return [dict(dims or {})] if isinstance(argument, torch.Tensor) else []
 
 
 def export_by_torchscript(case: Case, path: Path) -> Row:
@@ -50,8 +62,9 @@ def export_by_torchscript(case: Case, path: Path) -> Row:
     names = _name_inputs(args, kwargs)
     axes: dict[str, Any] = {}
     if case.dims:
-        for name, declared in zip(names, case.dims.values(), strict=False):
-            axes[name] = dict(declared or {})
+        bound = inspect.signature(case.module.forward).bind(*args, **kwargs).arguments
+        listed = [item for name, argument in bound.items() for item in _list_axes(argument, case.dims.get(name))]
+        axes = dict(zip(names, listed, strict=True))
     torch.onnx.export(
         case.module,
         (*args, kwargs) if kwargs else args,

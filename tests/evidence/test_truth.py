@@ -335,3 +335,15 @@ def test_the_code_gets_the_answers_of_an_ordinary_run(row: Row) -> None:
     assert torch.get_default_dtype() == F32
     run_eager(subject, tensors)
     assert asked == [answer for answer in subject.model.answers if not isinstance(answer, torch.Tensor)]
+
+
+class ReadsArray(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        bright = float(np.mean(np.asarray(x.detach()) > 0.5)) + float((x.numpy() > 0.5).mean())
+        return x * bright
+
+
+def test_numpy_reads_the_numbers_of_the_truth() -> None:
+    x = torch.tensor([[0.1, 0.9, 0.8, 0.2]])
+    (truth,) = run_truth(build_subject(ReadsArray(), ["x: float32[1, 4]"]), [x])
+    torch.testing.assert_close(truth, x.double())

@@ -283,3 +283,36 @@ def test_scaled_numbers_are_seen_though_another_order_has_one_more_number_equal(
     found = compare_numbers(ours, [theirs, theirs.T])
     assert found is not None
     assert found.is_scaled
+
+
+class PlainTables(nn.Module):
+    """Tables that are no parameters: whole numbers and bools in buffers, tensors in attributes and lists."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("groups", torch.randint(0, 90, (300,)))
+        self.register_buffer("allowed", torch.rand(300) > 0.5)
+        self.scores = torch.rand(300)
+        self.tables = [torch.randn(300, 2)]
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        near = self.scores[ids] * self.groups[ids] * self.allowed[ids]
+        return near[..., None] + self.tables[0][ids]
+
+
+TABLES = {"groups": np.int64, "allowed": np.bool_, "scores": np.float32, "tables": np.float32}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_an_error_in_a_table_that_is_no_parameter_is_named(name: str) -> None:
+    torch.manual_seed(0)
+    model = PlainTables().eval()
+    file = _export(model, torch.tensor([[1, 2, 3]]), True)
+    assert _compare(file, model) == []
+    shape = (300, 2) if name == "tables" else (300,)
+    arrays = [(tensor, numpy_helper.to_array(tensor).copy()) for tensor in file.graph.initializer]
+    ((tensor, array),) = (pair for pair in arrays if (pair[1].dtype, pair[1].shape) == (TABLES[name], shape))
+    array[217] = ~array[217] if array.dtype == np.bool_ else array[217] + 1
+    tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+    (finding,) = _compare(file, model)
+    assert name in finding.data["weight"]

@@ -115,3 +115,13 @@ def test_random_operators_are_never_one():
     body = "h = RandomUniformLike(x) y = Mul(h, two)"
     whole = joined([model(body), model(body)], "time > 5")
     assert [node.op_type for node in whole.graph.all_nodes()].count("RandomUniformLike") == 2
+
+
+def test_a_shared_value_and_a_weight_may_have_one_name():
+    shared = model("h = MatMul(x, w) y = Mul(h, two)")
+    other = model("h2 = MatMul(x, w) y = Add(h2, h)", weights={**WEIGHTS, "h": np.asarray(5, np.float32)})
+    whole = joined([shared, other], "time > 5")
+    high, low = run(whole, (6, 3))
+    plain = np.ones((1, 4), np.float32) @ WEIGHTS["w"]
+    np.testing.assert_allclose(high[:1], plain * 2)
+    np.testing.assert_allclose(low[:1], plain + 5)

@@ -15,6 +15,7 @@ import numpy as np
 
 from fairway.judge.coverage import Branch
 from fairway.judge.formulas import CannotEvaluate, Grid, evaluate, make_grid, thin_out
+from fairway.judge.leaves import PlainValue
 from fairway.model.dims import Domain
 from fairway.model.sample import Sample, Touch, make_sample
 from fairway.model.subject import Subject
@@ -44,7 +45,7 @@ def solve_sizes(domain: Domain, branch: Branch, runs: Runs) -> SizeAnswer | None
     """Return the points at which a branch goes the other way, or None if its condition is not on sizes alone."""
     if not branch.is_varying():
         return None  # a number that never changed may still depend on values
-    known: dict[str, np.ndarray] = {}
+    known: dict[str, np.ndarray | tuple[np.ndarray, ...]] = {}
     full_grid = make_grid(domain)
     grid = thin_out(full_grid)
     for number, leaf in enumerate(branch.leaves):
@@ -66,8 +67,26 @@ def solve_sizes(domain: Domain, branch: Branch, runs: Runs) -> SizeAnswer | None
     return SizeAnswer(count, tuple(points))
 
 
-def _fit_formula(domain: Domain, seen: Sequence[tuple[Mapping[str, int], object]], grid: Grid) -> np.ndarray | None:
+def _fit_formula(
+    domain: Domain, seen: Sequence[tuple[Mapping[str, int], PlainValue]], grid: Grid
+) -> np.ndarray | tuple[np.ndarray, ...] | None:
     """Return a number seen at several points as an array over the grid, or None if the sizes do not explain it.
+
+    Several numbers, such as a shape, are as many arrays.
+    """
+    lengths = {len(value) if isinstance(value, tuple) else -1 for _, value in seen}
+    if len(lengths) != 1 or lengths == {-1}:
+        return _fit_number(domain, seen, grid)
+    columns = [[(point, value[i]) for point, value in seen if isinstance(value, tuple)] for i in range(lengths.pop())]
+    fitted = [_fit_number(domain, column, grid) for column in columns]
+    arrays = [array for array in fitted if array is not None]
+    return tuple(arrays) if len(arrays) == len(fitted) else None
+
+
+def _fit_number(
+    domain: Domain, seen: Sequence[tuple[Mapping[str, int], PlainValue]], grid: Grid
+) -> np.ndarray | None:
+    """Return one number as an array over the grid.
 
     The formulas tried are a constant, one dim times a number plus a number, and sums and products of two dims.
     """
@@ -109,8 +128,13 @@ def _fit_line(column: np.ndarray, values: np.ndarray) -> tuple[float | None, flo
 
 def aim_at_values(subject: Subject, branch: Branch, runs: Runs, reaches: Reaches) -> Sample | None:
     """Return a sample that takes the missing side of a branch, or None if none was found."""
-    base = _choose_base(branch, runs)
-    candidates = islice(_list_candidates(subject, branch, base), TRIALS_PER_BRANCH)
+    met = [runs[o.run] for o in branch.observations]
+    return aim_at_numbers(subject, _find_compared_numbers(branch), met or runs, reaches)
+
+
+def aim_at_numbers(subject: Subject, numbers: Sequence[float], runs: Runs, reaches: Reaches) -> Sample | None:
+    """Return the first sample that `reaches` accepts, or None. The numbers are likely to matter."""
+    candidates = islice(_list_candidates(subject, numbers, _choose_base(runs)), TRIALS_PER_BRANCH)
     return next((candidate for candidate in candidates if reaches(candidate)), None)
 
 
@@ -137,16 +161,16 @@ def find_edge(base: Sample, answer_at: Callable[[Sample], bool | None]) -> list[
     return [scale(near), scale(far)]
 
 
-def _choose_base(branch: Branch, runs: Runs) -> Sample:
-    """Return the smallest sample, other than the user's data, that decided the branch."""
-    met = [runs[o.run] for o in branch.observations if runs[o.run].data is None and runs[o.run].touch is None]
-    return min(met or [r for r in runs if r.data is None], key=lambda s: (s.flavor != "normal", sum(s.sizes.values())))
+def _choose_base(runs: Runs) -> Sample:
+    """Return the smallest sample other than the user's data and touched ones, if there is one."""
+    met = [run for run in runs if run.data is None and run.touch is None]
+    return min(met or runs, key=lambda s: (s.data is not None, s.flavor != "normal", sum(s.sizes.values())))
 
 
-def _list_candidates(subject: Subject, branch: Branch, base: Sample) -> Iterator[Sample]:
+def _list_candidates(subject: Subject, compared: Sequence[float], base: Sample) -> Iterator[Sample]:
     """Yield samples that may take the other side, the likeliest first."""
     names = [spec.name for spec in subject.spec]
-    numbers = list(dict.fromkeys([*_find_compared_numbers(branch), *subject.study.literals]))
+    numbers = list(dict.fromkeys([*compared, *subject.study.literals]))
     plain = replace(base, flavor="normal", seed=3)
     for number in numbers[:6]:
         for near in (number, number + 1, number - 1) if float(number).is_integer() else (number, -number):
@@ -168,15 +192,19 @@ def _list_candidates(subject: Subject, branch: Branch, base: Sample) -> Iterator
         yield replace(base, flavor="normal" if seed % 2 else "mixed", seed=seed)
 
 
+def find_constants(tree: ast.AST) -> list[float]:
+    """Return the numbers that an expression holds."""
+    constants = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    return [float(value) for value in constants if isinstance(value, int | float)]
+
+
 def _find_compared_numbers(branch: Branch) -> list[float]:
     """Return the numbers that the condition compares with: constants, and parts that never changed."""
-    numbers: dict[float, None] = {}
-    for node in ast.walk(branch.test):
-        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-            numbers[float(node.value)] = None
+    numbers = dict.fromkeys(find_constants(branch.test))
     for number in range(len(branch.leaves)):
         column = {o.values[number] for o in branch.observations}
-        numbers.update((v, None) for v in column if len(column) == 1 and isinstance(v, float))
+        for value in column if len(column) == 1 else ():
+            numbers.update(dict.fromkeys(value if isinstance(value, tuple) else (value,) if isinstance(value, float) else ()))
     return list(numbers)
 
 

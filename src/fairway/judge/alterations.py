@@ -100,7 +100,7 @@ def _mark_differences(ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
     """Mark the elements that differ by more than rounding to the narrower of the two dtypes."""
     cast = ours.to(theirs.dtype)
     differ = cast.ne(theirs) & ~(cast.isnan() & theirs.isnan())
-    if not bool(differ.any()):
+    if not bool(differ.any()) or not ours.is_floating_point():
         return differ
     eps = max(torch.finfo(dtype).eps for dtype in (ours.dtype, theirs.dtype))
     wide, other = ours.double(), theirs.double()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -92,11 +92,46 @@ def _list_conditions(file: str) -> list[ConditionSource]:
                         conditions.append(
                             ConditionSource("if", test.lineno, ast.unparse(test), place, place, True, test)
                         )
+            case ast.Match():
+                conditions += _list_patterns(node)
             case ast.BoolOp():
                 conditions.append(
                     ConditionSource("and", node.lineno, ast.unparse(node), get_span(node), get_span(node), test=node)
                 )
     return conditions
+
+
+def _list_patterns(node: ast.Match) -> Iterator[ConditionSource]:
+    """Yield the comparisons and the guards of a `match`."""
+    for case in node.cases:
+        for pattern, subject in _list_compared(case.pattern, node.subject):
+            value = pattern.value if isinstance(pattern, ast.MatchValue) else ast.Constant(pattern.value)
+            test = ast.fix_missing_locations(ast.copy_location(ast.Compare(subject, [ast.Eq()], [value]), pattern))
+            place = get_span(pattern)
+            yield ConditionSource("if", pattern.lineno, ast.unparse(test), place, place, True, test)
+        if case.guard is not None:
+            place = get_span(case.guard)
+            yield ConditionSource("if", case.guard.lineno, ast.unparse(case.guard), place, place, False, case.guard)
+
+
+def _list_compared(
+    pattern: ast.pattern, subject: ast.expr
+) -> Iterator[tuple[ast.MatchValue | ast.MatchSingleton, ast.expr]]:
+    """Yield the plain values of a pattern, each with the expression that is compared with it."""
+    match pattern:
+        case ast.MatchValue() | ast.MatchSingleton():
+            yield pattern, subject
+        case ast.MatchOr(patterns):
+            for part in patterns:
+                yield from _list_compared(part, subject)
+        case ast.MatchAs(pattern=ast.pattern() as inner):
+            yield from _list_compared(inner, subject)
+        case ast.MatchSequence(patterns) if not any(isinstance(part, ast.MatchStar) for part in patterns):
+            for number, part in enumerate(patterns):
+                item: ast.expr = ast.Subscript(subject, ast.Constant(number), ast.Load())
+                if isinstance(subject, ast.Tuple) and len(subject.elts) == len(patterns):
+                    item = subject.elts[number]
+                yield from _list_compared(part, item)
 
 
 def _find_raising_answers(node: ast.If | ast.IfExp | ast.While) -> frozenset[bool]:
@@ -112,7 +147,7 @@ def _is_only_raising(body: Sequence[ast.stmt]) -> bool:
     return bool(body) and isinstance(body[-1], ast.Raise) and not any(isinstance(s, ast.Return) for s in body)
 
 
-def get_span(node: ast.expr | ast.stmt) -> Span:
+def get_span(node: ast.expr | ast.stmt | ast.pattern) -> Span:
     return node.lineno, node.end_lineno or node.lineno, node.col_offset, node.end_col_offset or 0
 
 
@@ -124,3 +159,17 @@ def locate_condition(site: TraceSite, header: ConditionSource) -> Where:
     file = site.code.co_filename
     source = linecache.getline(file, header.line).strip() or None
     return Where(file=file, line=header.line, function=site.code.co_qualname, source=source)
+
+
+@cache
+def _list_expressions(file: str) -> dict[Span, ast.expr]:
+    try:
+        tree = ast.parse(Path(file).read_text())
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return {}
+    return {get_span(node): node for node in ast.walk(tree) if isinstance(node, ast.expr)}
+
+
+def find_expression(file: str, span: Span) -> ast.expr | None:
+    """Return the expression at a place in a file."""
+    return _list_expressions(file).get(span)

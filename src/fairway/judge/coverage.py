@@ -12,53 +12,23 @@ import dis
 import re
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
-from types import FrameType
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from fairway.judge.branch_trace import Span, TraceFunction, TraceSite, find_jumps, find_site_span, find_span
 from fairway.judge.conditions import ConditionSource, find_condition, get_span
 from fairway.judge.leaves import ConditionPart, PlainValue, find_assignments, find_leaves
-from fairway.judge.runtimes.items import Item, Items, NamedItems
+from fairway.judge.value_reads import Place, ReadRecorder, Stack, ValueRead
 from fairway.model.sample import Sample
 from fairway.model.source import is_model_source
 from fairway.torch_internals import DisableTorchFunction
 
 MAX_OBSERVATIONS_PER_RUN = 8
 """At most this many observations of one branch are kept for each run."""
-
-_READ_FUNCTIONS = (
-    torch.Tensor.__bool__,
-    torch.Tensor.__int__,
-    torch.Tensor.__float__,
-    torch.Tensor.__index__,
-    torch.Tensor.item,
-    torch.Tensor.tolist,
-    torch.Tensor.numpy,
-    torch.equal,
-    torch.Tensor.equal,
-    torch.allclose,
-    torch.Tensor.allclose,
-)
-"""Functions that hand a tensor's values to Python."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """An expression in a file."""
-
-    file: str
-    span: Span
-
-    def is_within(self, outer: Span) -> bool:
-        inner = self.span
-        return (outer[0], outer[2]) <= (inner[0], inner[2]) and (inner[1], inner[3]) <= (outer[1], outer[3])
-
 
 @dataclass(frozen=True)
 class Observation:
@@ -113,18 +83,20 @@ class Branch:
 class Coverage:
     """Branches that were decided in the runs so far."""
 
-    def __init__(self, model: torch.nn.Module) -> None:
+    def __init__(self) -> None:
         self.branches: dict[TraceSite, Branch] = {}
-        self.reads: set[Place] = set()
-        """Expressions of the model's own code during which a tensor's values were read."""
+        self.reads: dict[Stack, ValueRead] = {}
+        """Reads of values that depend on the inputs, by the expressions that were running."""
         self.drawing: list[Sample] = []
         """Samples at which the model drew random numbers."""
         self._left_out: set[TraceSite] = set()
-        self._constants = {id(t) for t in (*model.parameters(), *model.buffers())}
 
     @contextmanager
-    def follow(self, run: int, reads: bool = False) -> Iterator[None]:
-        """Follow the code that runs inside. `reads` also records reads of tensors' values, which takes longer."""
+    def follow(self, run: int, inputs: Sequence[torch.Tensor] | None = None) -> Iterator[None]:
+        """Follow the code that runs inside. With the `inputs`, reads of values that depend on them are recorded too.
+
+        That takes longer.
+        """
 
         def enter(frame: types.FrameType, event: str, _: object) -> TraceFunction | None:
             if not is_model_source(frame.f_code.co_filename):
@@ -136,7 +108,7 @@ class Coverage:
             return self._make_tracer(jumps, run)
 
         before = sys.gettrace()
-        mode: AbstractContextManager[object] = _ReadRecorder(self.reads, self._constants) if reads else nullcontext()
+        mode: AbstractContextManager[object] = nullcontext() if inputs is None else ReadRecorder(self.reads, run, inputs)
         with mode:
             sys.settrace(enter)
             try:
@@ -210,9 +182,28 @@ class Coverage:
         assigning_lines = self._find_assigning_lines(branch)
         return frozenset(
             (file, read.span[0])
-            for read in self.reads
+            for stack in self.reads
+            for read in stack
             if read.file == file and (read.is_within(question) or read.span == jump or read.span[0] in assigning_lines)
         )
+
+    def find_loose_reads(self) -> list[tuple[Stack, ValueRead]]:
+        """Return the reads that no branch asks for, which Python may use without an `if`."""
+        known: dict[str, tuple[set[int], list[Span]]] = {}
+        for branch in self.branches.values():
+            lines, spans = known.setdefault(branch.site.code.co_filename, (set(), []))
+            lines |= self._find_assigning_lines(branch)
+            spans += [branch.header.question, find_site_span(branch.site)]
+
+        def is_asked(place: Place) -> bool:
+            lines, spans = known.get(place.file, (set(), []))
+            return place.span[0] in lines or any(place.is_within(span) for span in spans)
+
+        return [
+            (stack, read)
+            for stack, read in self.reads.items()
+            if not read.is_size and not any(map(is_asked, stack))
+        ]
 
     def find_deciding_lines(self, branch: Branch) -> list[tuple[str, int]]:
         """Return the lines of a condition, and those that assign the names that it consists of."""
@@ -235,13 +226,14 @@ between runs."""
 
 def _has_different_numbers(first: Sequence[PlainValue], second: Sequence[PlainValue]) -> bool:
     """Return whether two observations have different numbers in one place."""
-    return any(isinstance(a, float) and isinstance(b, float) and a != b for a, b in zip(first, second, strict=True))
+    pairs = zip(first, second, strict=True)
+    return any(isinstance(a, float | tuple) and isinstance(b, float | tuple) and a != b for a, b in pairs)
 
 
 def _is_about_numbers(test: ast.expr) -> bool:
-    """Return whether a condition can depend on sizes or values. Those on types, None and membership cannot."""
+    """Return whether a condition can depend on sizes or values. Those on types and None cannot."""
     match test:
-        case ast.Compare(_, [ast.Is() | ast.IsNot() | ast.In() | ast.NotIn()], _) | ast.Constant():
+        case ast.Compare(_, [ast.Is() | ast.IsNot()], _) | ast.Constant():
             return False
         case ast.Call(ast.Name("isinstance" | "hasattr" | "callable" | "exists")):
             return False
@@ -293,22 +285,3 @@ def _list_offsets(code: types.CodeType) -> tuple[int, ...]:
     """Return the offsets of a function's instructions, except those that compute nothing."""
     idle = ("EXTENDED_ARG", "CACHE", "NOP", "PRECALL", "COPY", "SWAP", "POP_TOP")
     return tuple(instruction.offset for instruction in dis.get_instructions(code) if instruction.opname not in idle)
-
-
-class _ReadRecorder(TorchFunctionMode):
-    """Records the expressions of the model's own code that read a tensor's values, also through a call."""
-
-    def __init__(self, places: set[Place], constants: set[int]) -> None:
-        super().__init__()
-        self._places, self._constants = places, constants
-
-    def __torch_function__(
-        self, func: Callable[..., Item], types: object, args: Items = (), kwargs: NamedItems | None = None
-    ) -> Item:
-        if func in _READ_FUNCTIONS and id(args[0]) not in self._constants:
-            frame: FrameType | None = sys._getframe(1)
-            while frame is not None:
-                if is_model_source(frame.f_code.co_filename):
-                    self._places.add(Place(frame.f_code.co_filename, find_span(frame.f_code, frame.f_lasti)))
-                frame = frame.f_back
-        return func(*args, **(kwargs or {}))

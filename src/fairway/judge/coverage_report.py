@@ -6,7 +6,7 @@ from fairway.diagnostics import Code, Finding
 from fairway.judge.evidence import DrawnValues, FileFacts
 from fairway.model.ranges import ValueRange, describe_range, find_legal_ends
 from fairway.model.spec import TensorSpec
-from fairway.model.study import UnreachedBranch
+from fairway.model.study import PythonRead, UnreachedBranch
 from fairway.model.subject import Subject
 
 UNPROVEN_CODES = (Code.RANDOM_FORWARD, Code.BRANCH_NOT_REACHED, Code.MANY_EXCUSES, Code.EVIDENCE_INCOMPLETE)
@@ -20,6 +20,7 @@ def report_unreached(subject: Subject, facts: FileFacts) -> list[Finding]:
     if the file holds only one side of the branch, or if a remedy decided it.
     """
     findings = [_make_finding(branch, facts) for branch in subject.study.unreached if not _is_constant(branch, facts)]
+    findings += [finding for read in subject.study.reads for finding in _report_read(read, facts)]
     if subject.study.random is not None:
         sample, where = subject.study.random
         message = f"two runs differ on the same inputs, at {sample}"
@@ -43,6 +44,23 @@ def _make_finding(branch: UnreachedBranch, facts: FileFacts) -> Finding:
     return Finding(
         code, f"`{branch.condition}` was never {str(branch.missing).lower()} at any sample", where=branch.where
     )
+
+
+def _report_read(read: PythonRead, facts: FileFacts) -> list[Finding]:
+    """Return a finding for a value that Python reads without a branch.
+
+    A trace keeps what Python made of it at the example. Other files may compute it, so there only a value that never
+    changed is reported.
+    """
+    is_decided = bool(read.lines & facts.decided)
+    if facts.keeps_reads:
+        message = f"`{read.expression}` is read by Python, and a trace keeps what follows from it at the example"
+    elif read.value and not read.lines & facts.constant:
+        message = f"`{read.expression}` was {read.value} at every sample"
+    else:
+        return []
+    is_unproven = facts.keeps_reads or facts.one_sided or is_decided
+    return [Finding(Code.BRANCH_NOT_REACHED if is_unproven else Code.BRANCH_UNSEEN, message, where=read.where)]
 
 
 def _find_open_ends(spec: TensorSpec, legal: ValueRange) -> tuple[float | None, float | None]:

@@ -65,6 +65,8 @@ class FileFacts:
     """The reason for which sizes are only sampled, if there are no guards."""
     one_sided: bool = False
     """True if the file holds only one side of every branch."""
+    keeps_reads: bool = False
+    """True if the file is a plain trace, which keeps every value that Python read."""
     decided: frozenset[tuple[str, int]] = frozenset()
     """Lines of branches on values that a remedy decided."""
     constant: frozenset[tuple[str, int]] = frozenset()

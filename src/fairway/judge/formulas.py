@@ -18,7 +18,7 @@ MAX_GRID_POINTS = 10**7
 """A condition is evaluated at every point of a domain with no more points than this."""
 
 Numbers = Any
-"""A number, or an array with one axis for each dim."""
+"""A number, or an array with one axis for each dim. Several of them are a tuple."""
 
 _BINARY: dict[type[ast.operator], Callable[[Numbers, Numbers], Numbers]] = {
     ast.Add: operator.add,
@@ -81,15 +81,30 @@ def evaluate(tree: ast.expr, known: Mapping[str, Numbers]) -> Numbers:
         case ast.BoolOp(op, values):
             combine = np.logical_and if isinstance(op, ast.And) else np.logical_or
             return _fold(combine, [np.asarray(evaluate(value, known)) != 0 for value in values])
-        case ast.Compare(left, ops, comparators) if all(type(op) in _COMPARE for op in ops):
+        case ast.Compare(left, ops, comparators):
             items = [evaluate(item, known) for item in (left, *comparators)]
-            parts = [_COMPARE[type(op)](a, b) for op, a, b in zip(ops, items, items[1:], strict=False)]
+            parts = [_compare(op, a, b) for op, a, b in zip(ops, items, items[1:], strict=False)]
             return _fold(np.logical_and, parts)
         case ast.IfExp(test, body, orelse):
             return np.where(*(evaluate(part, known) for part in (test, body, orelse)))
         case ast.Call(func, args, []) if ast.unparse(func) in _CALLS:
             return _CALLS[ast.unparse(func)](*(evaluate(arg, known) for arg in args))
     raise CannotEvaluate(text)
+
+
+def _compare(op: ast.cmpop, first: Numbers, second: Numbers) -> Numbers:
+    """Compare two numbers, two tuples of numbers, or a number with those of a tuple."""
+    several = [isinstance(item, tuple) for item in (first, second)]
+    if isinstance(op, ast.In | ast.NotIn) and several == [False, True]:
+        inside = _fold(np.logical_or, [np.asarray(False), *(np.equal(first, item) for item in second)])
+        return inside if isinstance(op, ast.In) else np.logical_not(inside)
+    if isinstance(op, ast.Eq | ast.NotEq) and all(several):
+        pairs = zip(first, second, strict=True) if len(first) == len(second) else [(0, 1)]
+        equal = _fold(np.logical_and, [np.asarray(True), *(np.equal(a, b) for a, b in pairs)])
+        return equal if isinstance(op, ast.Eq) else np.logical_not(equal)
+    if any(several) or type(op) not in _COMPARE:
+        raise CannotEvaluate(type(op).__name__)
+    return _COMPARE[type(op)](first, second)
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,27 @@ _PURE_METHODS = frozenset(
         "view",
     }
 )
-_PURE_FUNCTIONS = frozenset({"len", "int", "float", "bool", "abs", "min", "max", "round", "sum", "any", "all"})
+_PURE_FUNCTIONS = frozenset(
+    {
+        "len",
+        "int",
+        "float",
+        "bool",
+        "abs",
+        "min",
+        "max",
+        "round",
+        "sum",
+        "any",
+        "all",
+        "tuple",
+        "list",
+        "set",
+        "frozenset",
+        "sorted",
+        "range",
+    }
+)
 _ARITHMETIC_CALLS = frozenset(
     {
         "int",
@@ -84,8 +104,11 @@ _ARITHMETIC_CALLS = frozenset(
     }
 )
 
-PlainValue = float | str | None
-"""A number, the text of another plain value, or None for a value that cannot be compared."""
+PlainValue = float | tuple[float, ...] | str | None
+"""A number, several numbers, the text of another plain value, or None for a value that cannot be compared."""
+
+MAX_PLAIN_NUMBERS = 64
+"""A list or set with more numbers than this is not compared."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +134,10 @@ def to_plain_value(value: object) -> PlainValue:
         value = value.item()
     if isinstance(value, bool | int | float):
         return float(value)
+    if isinstance(value, tuple | list | set | frozenset | range) and len(value) <= MAX_PLAIN_NUMBERS:
+        if all(isinstance(item, bool | int | float) for item in value):
+            return tuple(map(float, sorted(value) if isinstance(value, set | frozenset) else value))
+        return None
     if value is None or isinstance(value, str | torch.dtype | torch.device):
         return repr(value)
     return None
@@ -164,7 +191,7 @@ def _is_pure(tree: ast.expr) -> bool:
             return _is_pure(value) and _is_pure(index)
         case ast.Slice(lower, upper, step):
             return all(part is None or _is_pure(part) for part in (lower, upper, step))
-        case ast.Tuple(items) | ast.List(items):
+        case ast.Tuple(items) | ast.List(items) | ast.Set(items):
             return all(map(_is_pure, items))
         case ast.UnaryOp(_, operand):
             return _is_pure(operand)

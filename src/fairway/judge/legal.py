@@ -10,13 +10,14 @@ from __future__ import annotations
 import sys
 import time
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from fairway.judge.budget import choose_affordable_point, compute_volume
+from fairway.judge.input_questions import ComparedNumbers, NonfiniteRecorder
 from fairway.judge.runtimes.eager import disable_compilation, run_eager
 from fairway.judge.runtimes.items import Item, Items, NamedItems, Operator
 from fairway.judge.runtimes.operator_watch import OperatorWatch
@@ -44,25 +45,6 @@ MIN_TRIED_FLAVORS = 2
 MAX_TRIALS_FLOPS = 5e10
 """Floating-point operations that all trials of flavors may take together."""
 
-NONFINITE_FUNCTIONS = frozenset(
-    {
-        "isnan",
-        "isinf",
-        "isfinite",
-        "isposinf",
-        "isneginf",
-        "nan_to_num",
-        "nan_to_num_",
-        "nansum",
-        "nanmean",
-    }
-)
-"""A model that calls one of these on an input expects NaN or infinity in it."""
-
-COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "less", "greater", "isin", "equal"})
-MAX_COMPARED_ELEMENTS = 8
-"""A buffer with more elements is data, not a list of special numbers."""
-
 MAX_LITERALS = 8
 COMMON_NUMBERS = (0, 1, -1, 2)
 """Numbers that ordinary and edge values always contain."""
@@ -84,7 +66,7 @@ def learn_values(subject: Subject, report: OnRanges) -> LearnedValues:
         t.clone()
         for t in _zero_undeclared_integers(subject, subject.make(choose_affordable_point(subject), 1, "normal"))
     ]
-    watch = _TestRecorder(base, subject.model)
+    watch = NonfiniteRecorder(base)
     try:
         codes = _trace_codes(lambda: _run_watched(subject, base, watch))
     except Exception:
@@ -99,8 +81,23 @@ def learn_values(subject: Subject, report: OnRanges) -> LearnedValues:
         if "int" in spec.dtype and legal.source == NOT_DECLARED and not legal.binary:
             ranges[index] = _learn_integers(_replace_ranges(subject, ranges), index)
             report(tuple(ranges))
-    literals = find_literals(codes, subject.model, watch.compared_numbers)
+    compared = _find_compared_numbers(subject, base)
+    literals = find_literals(codes, subject.model, compared)
     return LearnedValues(_learn_floats(_replace_ranges(subject, ranges), base), literals)
+
+
+def _find_compared_numbers(subject: Subject, base: Sequence[torch.Tensor]) -> list[float]:
+    """Return the numbers with which operators compare for two different inputs. Others come from the inputs."""
+    found: list[dict[float, None]] = []
+    for tensors in (base, subject.make(choose_affordable_point(subject), 2, "normal")):
+        watch = ComparedNumbers()
+        try:
+            with watch:
+                run_eager(subject, tensors)
+        except Exception:
+            break  # PyTorch refuses the values, or a dispatch mode cannot watch this model
+        found.append(watch.numbers)
+    return [number for number in found[0] if number in found[-1]] if found else []
 
 
 def _run_watched(subject: Subject, tensors: list[torch.Tensor], watch: TorchFunctionMode) -> None:
@@ -140,10 +137,12 @@ def _trace_codes(run: Callable[[], object]) -> list[types.CodeType]:
 
 
 def find_literals(
-    codes: Sequence[types.CodeType], model: torch.nn.Module, compared_numbers: Iterable[float] = ()
+    codes: Sequence[types.CodeType], model: torch.nn.Module, compared: Sequence[float] = ()
 ) -> tuple[float, ...]:
-    """Return the numbers with which tensors are compared, then those in the code that runs and in the attributes of
-    modules, without the common ones."""
+    """Return the numbers that operators compare with, then those of the code that runs and of modules' attributes.
+
+    Common numbers are left out.
+    """
     literals: dict[float, None] = {}
     for code in codes:
         literals.update((float(n), None) for n in code.co_consts if type(n) in (int, float))
@@ -151,8 +150,8 @@ def find_literals(
         numbers = [v for k, v in vars(module).items() if type(v) is float and not k.startswith("_")]
         literals.update(dict.fromkeys(numbers))
     # Fractions are more often thresholds than whole numbers, which are mostly axes and sizes.
-    ordered = dict.fromkeys([*compared_numbers, *sorted(literals, key=lambda n: n.is_integer())])
-    return tuple(n for n in ordered if n not in COMMON_NUMBERS and abs(n) < 1e30)[:MAX_LITERALS]
+    numbers = dict.fromkeys([*compared, *sorted(literals, key=lambda n: n.is_integer())])
+    return tuple(n for n in numbers if n not in COMMON_NUMBERS and abs(n) < 1e30)[:MAX_LITERALS]
 
 
 class _LookupRecorder(OperatorWatch):  # type: ignore[no-untyped-call]  # torch's class is untyped
@@ -317,40 +316,6 @@ def _learn_floats(subject: Subject, ordinary: Sequence[torch.Tensor]) -> tuple[V
                 source = f"PyTorch refuses others: {refusal}"
                 ranges[index] = replace(ranges[index], confined=True, nonfinite=False, source=source)
     return tuple(ranges)
-
-
-class _TestRecorder(TorchFunctionMode):
-    """Records the inputs that the model tests for NaN or infinity, and the numbers with which it compares tensors."""
-
-    def __init__(self, tensors: Sequence[torch.Tensor], model: torch.nn.Module) -> None:
-        super().__init__()
-        self._places = {t.untyped_storage().data_ptr(): i for i, t in enumerate(tensors) if t.nbytes}
-        self._lists = {t.data_ptr() for t in model.buffers() if 0 < t.numel() <= MAX_COMPARED_ELEMENTS}
-        self.tested_inputs: set[int] = set()
-        self.compared_numbers: dict[float, None] = {}
-
-    def __torch_function__(
-        self, func: Operator, types: object, args: Items = (), kwargs: NamedItems | None = None
-    ) -> Item:
-        name = getattr(func, "__name__", "")
-        if name in NONFINITE_FUNCTIONS and args and isinstance(args[0], torch.Tensor):
-            place = self._places.get(args[0].untyped_storage().data_ptr())
-            self.tested_inputs.update(() if place is None else (place,))
-        if name.strip("_") in COMPARISONS:
-            for item in args[:2]:
-                self.compared_numbers.update(dict.fromkeys(self._list_numbers(item)))
-        return func(*args, **(kwargs or {}))
-
-    def _list_numbers(self, item: Item) -> list[float]:
-        """Return a number, or those of a buffer with few elements."""
-        if isinstance(item, int | float):
-            return [float(item)]
-        if not isinstance(item, torch.Tensor) or item.is_complex() or item.numel() > MAX_COMPARED_ELEMENTS:
-            return []
-        try:
-            return [float(n) for n in item.flatten().tolist()] if item.data_ptr() in self._lists else []
-        except RuntimeError:  # inside vmap a tensor has no single numbers
-            return []
 
 
 def _is_real(spec: TensorSpec) -> bool:

@@ -57,7 +57,8 @@ def list_lattice_samples(
     if path is not None and level != "quick":
         sizes, products = find_sizes(path, subject.domain)
         # If a function makes the inputs, other legal values are unknown.
-        numbers += find_thresholds(path) if subject.ranges else []
+        has_integers = any("int" in item.dtype for item in subject.spec)
+        numbers += find_thresholds(path, has_integers) if subject.ranges else []
     hints = LatticeHints(subject.given, edges or {}, sizes, dict.fromkeys(numbers))
     other = choose_other_example(subject)
     samples = build_lattice(subject.domain, subject.example, other, level, subject.flavors, hints)

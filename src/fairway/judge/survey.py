@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import replace
 from math import prod
 
 from fairway.diagnostics import Where
-from fairway.judge.aim import aim_at_values, find_edge, make_sample_at, solve_sizes
+from fairway.judge.aim import (
+    aim_at_numbers,
+    aim_at_values,
+    find_constants,
+    find_edge,
+    make_sample_at,
+    solve_sizes,
+)
 from fairway.judge.budget import MAX_LARGEST_SAMPLE_FLOPS, compute_volume
-from fairway.judge.conditions import locate_condition
+from fairway.judge.conditions import find_expression, locate_condition
 from fairway.judge.coverage import Branch, Coverage
 from fairway.judge.judge import make_sample_inputs
 from fairway.judge.lattice import LatticeHints, build_lattice
@@ -19,14 +26,16 @@ from fairway.judge.randomness import find_draw, get_generator_states
 from fairway.judge.runtimes.eager import run_eager
 from fairway.model.example import choose_example
 from fairway.model.sample import Sample
-from fairway.model.study import Line, Study, UnreachedBranch
+from fairway.model.source import make_where
+from fairway.model.study import Line, PythonRead, Study, UnreachedBranch
 from fairway.model.subject import Subject
 
 MAX_SURVEYED_SAMPLES = 40
 """At most this many samples are followed, the cheapest of the lattice."""
 READ_SAMPLES = 4
-"""Reads of tensors' values are recorded in this many of the followed samples."""
+"""Reads of tensors' values are recorded in this many of the followed samples, and in all of them if there are any."""
 MAX_BRANCHES_AIMED_AT = 12
+MAX_READS_AIMED_AT = 6
 MAX_ELEMENTS_RUN = 2_000_000
 """Elements that the inputs of all followed samples may have together."""
 MAX_FLOPS_RUN = 3e10
@@ -40,6 +49,8 @@ MAX_EDGES = 4
 """The edge of at most this many branches on values is searched for."""
 MAX_EDGE_RUNS = 100
 """Runs that the search for all edges may take."""
+MAX_ANSWERS_OF_A_CHOICE = 4
+"""A value that Python reads chooses something if it is one of this many. Others are numbers to compute with."""
 MAX_WITNESSES = 12
 """At most this many samples are run at every level because they take a side of a branch."""
 
@@ -57,10 +68,10 @@ def study_values(subject: Subject, report: OnStudy) -> Study:
 
 def survey_branches(subject: Subject) -> Study:
     """Return the study with the branches that were not reached, and samples that reach the others."""
-    coverage = Coverage(subject.model)
+    coverage = Coverage()
     runs: list[Sample] = []
     for number, sample in enumerate(_choose_cheapest(subject)):
-        _follow_sample(subject, coverage, runs, sample, reads=number < READ_SAMPLES)
+        _follow_sample(subject, coverage, runs, sample, reads=number < READ_SAMPLES or bool(coverage.reads))
     aimed: list[Sample] = []
     unreached: list[UnreachedBranch] = []
     for number, branch in enumerate(coverage.find_open_branches()):
@@ -72,14 +83,50 @@ def survey_branches(subject: Subject) -> Study:
             reached, unreached_branches = [], [_describe_unreached(branch, coverage, runs)]
         aimed += reached
         unreached += unreached_branches
+    aimed += _aim_at_reads(subject, coverage, runs)
     edges = _find_edges(subject, coverage, runs)
+    aimed += [*edges, *_choose_witnesses(coverage, runs)]
     return replace(
         subject.study,
-        aimed=tuple(dict.fromkeys([*aimed, *edges, *_choose_witnesses(coverage, runs)])),
+        aimed=tuple(dict.fromkeys(aimed)),
         unreached=_keep_distinct(unreached),
+        reads=_describe_reads(coverage),
         both_ways=_find_lines_both_ways(coverage),
-        random=_find_random(subject, coverage.drawing),
+        random=_find_random(subject, coverage.drawing, aimed),
     )
+
+
+def _aim_at_reads(subject: Subject, coverage: Coverage, runs: list[Sample]) -> list[Sample]:
+    """Return samples at which a value is another one that Python reads without a branch, and that never changed."""
+    aimed: list[Sample] = []
+    for stack, read in coverage.find_loose_reads()[:MAX_READS_AIMED_AT]:
+        if len(read.results) > 1 or not subject.ranges:
+            continue
+
+        def reaches(sample: Sample, results: Sized = read.results) -> bool:
+            return _follow_sample(subject, coverage, runs, sample, reads=True) and len(results) > 1
+
+        expressions = [find_expression(place.file, place.span) for place in stack]
+        numbers = [number for tree in expressions if tree is not None for number in find_constants(tree)]
+        sample = aim_at_numbers(subject, numbers, runs, reaches)
+        aimed += [] if sample is None else [sample, replace(sample, seed=sample.seed + 1)]
+    return aimed
+
+
+def _describe_reads(coverage: Coverage) -> tuple[PythonRead, ...]:
+    """Return the reads without a branch as data for a result, one for each line."""
+    reads: dict[Line, PythonRead] = {}
+    for stack, read in coverage.find_loose_reads():
+        place = stack[0]
+        tree = find_expression(place.file, place.span)
+        where = make_where(place.file, place.span[0], read.function)
+        text = ast.unparse(tree) if tree is not None else (where.source or "")
+        (value,) = read.results if len(read.results) == 1 else ("",)
+        lines = frozenset((place.file, place.span[0]) for place in stack)
+        known = reads.get((place.file, place.span[0]))
+        if known is None or not known.value:
+            reads[place.file, place.span[0]] = PythonRead(where, text, lines, str(value))
+    return tuple(reads.values())
 
 
 def _choose_witnesses(coverage: Coverage, runs: Sequence[Sample]) -> list[Sample]:
@@ -90,6 +137,9 @@ def _choose_witnesses(coverage: Coverage, runs: Sequence[Sample]) -> list[Sample
             for answer in (True, False):
                 met = [o.run for o in branch.observations if o.answer is answer]
                 witnesses.update({runs[met[0]]: None} if met else {})
+    for _, read in coverage.find_loose_reads():
+        if len(read.results) <= MAX_ANSWERS_OF_A_CHOICE:
+            witnesses.update((runs[run], None) for run in read.results.values())
     return list(witnesses)[:MAX_WITNESSES]
 
 
@@ -151,7 +201,7 @@ def _follow_sample(
     runs.append(sample)
     before = get_generator_states()
     try:
-        with coverage.follow(len(runs) - 1, reads):
+        with coverage.follow(len(runs) - 1, tensors if reads else None):
             run_eager(subject, tensors)
     except Exception:
         return False
@@ -160,10 +210,19 @@ def _follow_sample(
     return True
 
 
-def _find_random(subject: Subject, drawing: Sequence[Sample]) -> tuple[Sample, Where | None] | None:
-    """Return the first sample whose answer depends on random numbers, with the line that draws them."""
-    for sample in drawing[:MAX_DRAWS_TRIED]:
-        differs, where = find_draw(subject, make_sample_inputs(subject, sample, ()))
+def _find_random(
+    subject: Subject, drawing: Sequence[Sample], aimed: Sequence[Sample]
+) -> tuple[Sample, Where | None] | None:
+    """Return the first sample whose answer depends on random numbers, with the line that draws them.
+
+    A generator of the model's own leaves no trace, so samples that were aimed at a rare side are run twice as well.
+    """
+    rare = [sample for sample in dict.fromkeys(aimed) if sample not in drawing and _is_cheap(subject, sample)]
+    for sample in (*drawing[:MAX_DRAWS_TRIED], *rare[:MAX_WITNESSES]):
+        try:
+            differs, where = find_draw(subject, make_sample_inputs(subject, sample, ()))
+        except Exception:
+            continue  # PyTorch refuses the sample
         if differs:
             return sample, where
     return None

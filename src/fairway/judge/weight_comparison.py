@@ -27,10 +27,21 @@ MIN_COMPARED_ELEMENTS = 64
 SAMPLED_ELEMENTS = 256
 MIN_ALIKE_SHARE = 0.5
 """An initializer with another name is a parameter if this share of its numbers is equal bit for bit."""
+_MIN_ALIKE_SHARES = {"float": MIN_ALIKE_SHARE, "integer": 0.9, "bool": 0.99}
+"""The same by kind: two tables of positions may agree at most places by design, and two masks at even more."""
 MAX_COMMON_SHARE = 0.1
 """A parameter in which one number is more frequent than this is recognized by its name only."""
 MAX_REPORTED = 5
-_COMPARED_DTYPES = {ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16}
+_FLOAT_DTYPES = {ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16}
+_TABLE_DTYPES = {
+    ir.DataType.INT64,
+    ir.DataType.INT32,
+    ir.DataType.INT16,
+    ir.DataType.INT8,
+    ir.DataType.UINT8,
+    ir.DataType.BOOL,
+}
+"""Whole numbers and bools are compared too, if there are enough of them to be a table."""
 _NORMS = (NormBase,)
 
 
@@ -38,19 +49,33 @@ class ModelTensors:
     """The model's parameters and buffers, before the model runs."""
 
     def __init__(self, model: torch.nn.Module) -> None:
-        named = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
         self._model = model
-        self._versions = {name: _get_version(tensor) for name, tensor in named if _is_comparable(tensor)}
+        self._versions = {name: _get_version(t) for name, t in _name_tensors(model).items() if _is_comparable(t)}
         self.has_norms = any(isinstance(module, _NORMS) for module in model.modules())
 
     def list_unchanged(self) -> dict[str, torch.Tensor]:
         """Return the tensors to which forward has not written. Others are state, without a single value."""
-        named = {
-            **dict(self._model.named_parameters(remove_duplicate=False)),
-            **dict(self._model.named_buffers(remove_duplicate=False)),
-        }
+        named = _name_tensors(self._model)
         kept = {name: t for name, t in named.items() if self._versions.get(name) == _get_version(t)}
         return {name: tensor.detach() for name, tensor in kept.items()}
+
+
+def _name_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return the parameters, the buffers, and the plain tensors among a module's attributes, also in lists and dicts."""
+    named: dict[str, torch.Tensor] = {}
+    for path, module in model.named_modules():
+        for name, value in vars(module).items():
+            parts = {name: value}
+            if isinstance(value, list | tuple):
+                parts = {f"{name}.{number}": part for number, part in enumerate(value)}
+            elif isinstance(value, dict) and not name.startswith("_"):
+                parts = {f"{name}.{key}": part for key, part in value.items()}
+            for key, part in parts.items():
+                if isinstance(part, torch.Tensor):
+                    named[f"{path}.{key}" if path else key] = part
+    named.update(model.named_buffers(remove_duplicate=False))
+    named.update(model.named_parameters(remove_duplicate=False))
+    return named
 
 
 def _get_version(tensor: torch.Tensor) -> tuple[int, int]:
@@ -60,7 +85,15 @@ def _get_version(tensor: torch.Tensor) -> tuple[int, int]:
 
 def _is_comparable(tensor: torch.Tensor) -> bool:
     is_plain = tensor.layout == torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
-    return is_plain and tensor.is_floating_point() and tensor.dtype.itemsize > 1
+    return is_plain and _get_kind(tensor) != "other"
+
+
+def _get_kind(tensor: torch.Tensor) -> str:
+    if tensor.dtype == torch.bool:
+        return "bool"
+    if tensor.is_floating_point():
+        return "float" if tensor.dtype.itemsize > 1 else "other"
+    return "other" if tensor.dtype.is_complex else "integer"
 
 
 def compare_weights(model: ir.Model, weights: ModelTensors) -> list[Finding]:
@@ -93,17 +126,22 @@ class _AlteredWeight:
 
 
 def _list_constants(model: ir.Model) -> Iterator[tuple[str, ir.TensorProtocol]]:
-    """Yield the float constants of all graphs: initializers, and nodes that hold one."""
+    """Yield the constants of all graphs: initializers, and nodes that hold one."""
     for graph in (model.graph, *model.graph.subgraphs()):
         for name, value in graph.initializers.items():
-            if value.const_value is not None and value.const_value.dtype in _COMPARED_DTYPES:
+            if value.const_value is not None and _is_compared(value.const_value):
                 yield name, value.const_value
     for node in (*model.graph.all_nodes(), *(n for f in model.functions.values() for n in f.all_nodes())):
         constant = node.attributes.get("value") if node.op_type == "Constant" else None
         if constant is None or constant.type != ir.AttributeType.TENSOR:
             continue
-        if constant.as_tensor().dtype in _COMPARED_DTYPES:
+        if _is_compared(constant.as_tensor()):
             yield node.outputs[0].name or "", constant.as_tensor()
+
+
+def _is_compared(constant: ir.TensorProtocol) -> bool:
+    """Return whether a constant may be a weight: floats of any number, or a table of whole numbers or bools."""
+    return constant.dtype in _FLOAT_DTYPES or (constant.dtype in _TABLE_DTYPES and constant.size >= MIN_COMPARED_ELEMENTS)
 
 
 class _TensorIndex:
@@ -142,11 +180,12 @@ class _TensorIndex:
         best: tuple[float, str, torch.Tensor] | None = None
         for name in self.find_by_size(numbers.numel()):
             tensor, own = self.tensors[name], self._get_sample(name, places)
-            if not _is_telling(own):
+            if _get_kind(tensor) != _get_kind(numbers) or not _is_telling(own):
                 continue
             for order in _list_orders(numbers, tensor):
                 share = float(_pick_elements(order, places).eq(own.to(numbers.dtype)).double().mean())
-                if share >= MIN_ALIKE_SHARE and (best is None or share > best[0]):
+                least = _MIN_ALIKE_SHARES[_get_kind(numbers)]
+                if share >= least and (best is None or share > best[0]):
                     best = (share, name, order)
         return None if best is None else best[1:]
 
@@ -169,6 +208,8 @@ def _pick_elements(tensor: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
 
 def _is_telling(sample: torch.Tensor) -> bool:
     """Return whether equal numbers are evidence. In a table of zeros they are not."""
+    if sample.dtype == torch.bool:
+        return MAX_COMMON_SHARE < float(sample.double().mean()) < 1 - MAX_COMMON_SHARE
     _, counts = torch.unique(sample, return_counts=True)
     return int(counts.max()) <= max(1, MAX_COMMON_SHARE * sample.numel())
 
@@ -200,6 +241,8 @@ def _compare_named(constant: ir.TensorProtocol, names: list[str], known: _Tensor
     alterations: list[tuple[str, Alteration]] = []
     for name in names:
         tensor = known.tensors[name]
+        if _get_kind(tensor) != _get_kind(numbers):
+            return None
         alteration = compare_numbers(tensor, list(_list_orders(numbers, tensor)))
         if alteration is None:
             return None

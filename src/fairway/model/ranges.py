@@ -139,7 +139,7 @@ def draw_inputs(
     """Return all inputs at a point.
 
     In the flavor `equal`, all rows are the same, and so are inputs of one shape and dtype. For odd seeds only some
-    rows of such inputs are.
+    rows of such inputs are, or every row is a single number.
     """
     generator = torch.Generator().manual_seed(seed)
     first: Flavor = "normal" if flavor == "equal" else flavor
@@ -149,7 +149,22 @@ def draw_inputs(
     ]
     if flavor != "equal":
         return made
-    return _equalize(made, ranges) if seed % 2 == 0 else _equalize_rows(made, ranges, generator)
+    if seed % 2 == 0:
+        return _equalize(made, ranges)
+    return _flatten_rows(made, ranges) if seed % 4 == 3 else _equalize_rows(made, ranges, generator)
+
+
+def _flatten_rows(tensors: Sequence[torch.Tensor], ranges: Sequence[ValueRange]) -> list[torch.Tensor]:
+    """Return the tensors with the first number of each row throughout the row, except masks and lengths."""
+    pairs = zip(tensors, ranges, strict=True)
+    return [
+        tensor if _has_structure(tensor, legal) else tensor[..., :1].expand_as(tensor).clone() for tensor, legal in pairs
+    ]
+
+
+def _has_structure(tensor: torch.Tensor, legal: ValueRange) -> bool:
+    values = legal.values
+    return tensor.dim() < 1 or legal.binary or tensor.dtype == torch.bool or bool(values.mask or values.lengths)
 
 
 def _equalize_rows(

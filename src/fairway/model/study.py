@@ -30,6 +30,18 @@ class UnreachedBranch:
 
 
 @dataclass(frozen=True)
+class PythonRead:
+    """A number that depends on the inputs' values and is handed to Python, where no branch asks for it."""
+
+    where: Where
+    expression: str
+    lines: frozenset[Line]
+    """The lines that were running, with those of the callers."""
+    value: str = ""
+    """The value, if it was the same at every sample."""
+
+
+@dataclass(frozen=True)
 class WarmUp:
     """Runs after which the model's outputs no longer depend on earlier runs."""
 
@@ -53,6 +65,8 @@ class Study:
     aimed: tuple[Sample, ...] = ()
     """Samples that were searched for to take the rare side of a branch."""
     unreached: tuple[UnreachedBranch, ...] = ()
+    reads: tuple[PythonRead, ...] = ()
+    """Values of tensors that Python reads without a branch, as for a place in a list or a flag for another function."""
     both_ways: frozenset[Line] = frozenset()
     """Lines of branches of which samples took both sides."""
     flops_per_volume: float = 0.0

@@ -26,7 +26,7 @@ FLAVORS: tuple[Flavor, ...] = (
 """`normal` draws by seed. `zeros`, `large`, `least` and `most` are edges: all zero, large numbers, and the ends of the
 legal values. In `same` all integers, or all lengths, are one legal value; seeds count through these values from both
 ends inward, and floats are drawn. In `log` each row has its own magnitude, from 1e-6 to 1e6. In `halves` floats are
-multiples of 0.5. In `equal` all rows are the same, and so are inputs of one shape and dtype. In `mixed` some rows and
+multiples of 0.5, with zeros among them. In `equal` all rows are the same, and so are inputs of one shape and dtype. In `mixed` some rows and
 some elements are at an edge and the others are ordinary."""
 
 _MIXED_LAYERS: tuple[Flavor, ...] = ("normal", "zeros", "large", "least", "most", "same", "log")
@@ -40,6 +40,9 @@ HALF_LOG_DECADES = 4
 """The powers of ten above 1 for float16, which ends at 65504."""
 HALVES_RANGE = 4
 """In `halves` values, the largest magnitude without declared ends."""
+
+ZEROS_AMONG_HALVES = 1 / 3
+"""In every second sample of `halves`, the share of elements that are exactly 0, next to others of either sign."""
 
 LARGE_MAGNITUDE = 30.0
 NEAR_EDGE_SHARE = 0.9
@@ -121,6 +124,7 @@ def _draw_floats(
                 )
                 / 2
             )
+            drawn = _sprinkle_zeros(drawn, generator) if low <= 0 <= high else drawn
             return drawn.clamp(low, high).to(dtype)
         return (low + (high - low) * torch.rand(shape, generator=generator)).to(dtype)
     if flavor == "zeros":
@@ -135,11 +139,18 @@ def _draw_floats(
         # Some values are finer, for models that multiply by 4 or by 16 before they round.
         parts = (2, 2, 8, 2, 2, 32, 2, 8)[generator.initial_seed() % 8]
         most = parts * HALVES_RANGE
-        return (torch.randint(-most, most + 1, shape, generator=generator) / parts).to(dtype)
+        return _sprinkle_zeros(torch.randint(-most, most + 1, shape, generator=generator) / parts, generator).to(dtype)
     drawn = torch.randn(shape, generator=generator)
     if flavor == "large":
         drawn = _spread_far(drawn * LARGE_MAGNITUDE, generator)
     return drawn.to(dtype)
+
+
+def _sprinkle_zeros(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Return the numbers with zeros among them for odd seeds."""
+    if generator.initial_seed() % 2 == 0:
+        return drawn
+    return torch.where(torch.rand(drawn.shape, generator=generator) < ZEROS_AMONG_HALVES, 0.0, drawn)
 
 
 def _draw_complex(

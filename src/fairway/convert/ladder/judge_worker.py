@@ -68,12 +68,14 @@ def _record_answers(session: ExportSession, samples: Sequence[Sample]) -> list[O
 def describe_candidate(candidate: Candidate) -> FileFacts:
     """Return the facts about a candidate that the judge needs."""
     because = "a trace writes no guards down" if candidate.guards is None else ""
+    is_plain_trace = candidate.one_sided and not candidate.sampled_because and not candidate.rewritten
     return FileFacts(
-        candidate.guards,
-        candidate.sampled_because or because,
-        candidate.one_sided,
-        frozenset(candidate.decided),
-        candidate.constant,
-        len(candidate.pieces),
-        candidate.sides,
+        guards=candidate.guards,
+        sampled_because=candidate.sampled_because or because,
+        one_sided=candidate.one_sided,
+        keeps_reads=is_plain_trace,
+        decided=frozenset(candidate.decided),
+        constant=candidate.constant,
+        pieces=len(candidate.pieces),
+        sides=candidate.sides,
     )

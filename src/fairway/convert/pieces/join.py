@@ -104,6 +104,7 @@ def _share_nodes(
     common = find_common_numbers(numbered)
     kept: dict[int, ir.Value] = {}
     outside = {*graphs[0].inputs, *weights}
+    taken = {value.name for value in outside}  # a weight of another piece may have the name of a node's output here
     shared: list[ir.Node] = []
     for place, (graph, numbers) in enumerate(zip(graphs, numbered, strict=True)):
         _copy_outputs(graph, {value for value in graph.outputs if numbers[value] in common})
@@ -119,6 +120,8 @@ def _share_nodes(
             elif place == 0 and all(value is None or value in outside for value in node.inputs):
                 graph.remove(node)
                 shared.append(node)
+                for output in node.outputs:
+                    output.name = f"{output.name}/shared" if output.name in taken else output.name
                 outside.update(node.outputs)
                 kept.update({numbers[output]: output for output in node.outputs})
     return shared

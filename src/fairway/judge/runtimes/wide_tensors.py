@@ -13,9 +13,9 @@ from torch.overrides import TorchFunctionMode
 from fairway.judge.runtimes.items import Item, Items, NamedItems, Operator
 from fairway.judge.yardstick import Array
 from fairway.torch_internals import (
+    disable_current_modes,
     disabled_torch_function,
     make_wrapper_subclass,
-    no_dispatch,
     tree_leaves,
     tree_map_only,
 )
@@ -70,16 +70,13 @@ class Wide(torch.Tensor):
         with wide.truth:
             return func(*args, **(kwargs or {}))
 
-    def get_narrow_numbers(self) -> torch.Tensor:
-        """Return the numbers rounded to the dtype that the tensor presents."""
-        with no_dispatch():
-            return self.numbers.to(self.dtype)
-
     def numpy(self, *, force: bool = False) -> Array:
-        return np.asarray(self.get_narrow_numbers().numpy(force=force))
+        return self.__array__()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        return np.asarray(self.get_narrow_numbers().numpy(), dtype)
+        """Return the rounded numbers. Inside a mode `Tensor.numpy` reads memory that is no longer there."""
+        with disable_current_modes():
+            return np.array(self.numbers.to(self.dtype).numpy(force=True), dtype)
 
     def __deepcopy__(self, memo: dict[int, object]) -> torch.Tensor:
         return self.clone()

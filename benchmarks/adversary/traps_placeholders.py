@@ -226,9 +226,7 @@ class ListOfLengths(nn.Module):
     example=lambda: {"x": torch.randn(2, 6, 4), "lengths": torch.ones(2, dtype=torch.long)},
     dims={"x": "batch seq 4", "lengths": "batch"},
     bounds={"batch": (1, 3), "seq": (2, 8)},
-    probes=lambda: [
-        {"x": torch.randn(2, 6, 4), "lengths": torch.tensor(v)} for v in ([1, 1], [6, 6], [6, 2], [3, 5])
-    ],
+    probes=lambda: [{"x": torch.randn(2, 6, 4), "lengths": torch.tensor(v)} for v in ([1, 1], [6, 6], [6, 2], [3, 5])],
 )
 class LengthsOfOnes(nn.Module):
     def forward(self, x, lengths):

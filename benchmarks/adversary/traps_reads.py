@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 from collections import Counter
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -254,7 +255,7 @@ class PlaceOfToken(nn.Module):
     probes=lambda: [{"x": torch.randn(2, 4), "code": torch.tensor([c])} for c in (5, 0, 7713, 30000)],
 )
 class DictWithDefault(nn.Module):
-    GAINS = {0: 1.0, 7713: -2.0}
+    GAINS: ClassVar = {0: 1.0, 7713: -2.0}
 
     def forward(self, x, code):
         return x * self.GAINS.get(code.item(), 0.5)

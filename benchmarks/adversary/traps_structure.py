@@ -24,7 +24,9 @@ def features(*batches):
     return lambda: [{"x": torch.randn(b, 6)} for b in batches]
 
 
-@trap("memory", "more than 64 elements are thinned: numel()", FRAMES, bounds=SEQ, probes=frames((2, 5), (4, 4), (4, 12)))
+@trap(
+    "memory", "more than 64 elements are thinned: numel()", FRAMES, bounds=SEQ, probes=frames((2, 5), (4, 4), (4, 12))
+)
 class NumelDecides(nn.Module):
     def forward(self, x):
         if x.numel() > 64:
@@ -73,7 +75,13 @@ class BytesDecide(nn.Module):
         return x.amax(1) if x.nbytes > 600 else x.sum(1)
 
 
-@trap("sizes by other words", "the sizes are looked up in a set", FRAMES, bounds=SEQ, probes=frames((2, 5), (2, 8), (2, 12)))
+@trap(
+    "sizes by other words",
+    "the sizes are looked up in a set",
+    FRAMES,
+    bounds=SEQ,
+    probes=frames((2, 5), (2, 8), (2, 12)),
+)
 class SizeInSet(nn.Module):
     FAST = (8, 12)
 
@@ -283,7 +291,9 @@ class SecondOutput(nn.Module):
         return (x.mean(1),)
 
 
-@trap("outputs", "an output of the same name as an input, and a constant one", X6, bounds=BATCH, probes=features(2, 1, 4))
+@trap(
+    "outputs", "an output of the same name as an input, and a constant one", X6, bounds=BATCH, probes=features(2, 1, 4)
+)
 class ConstantOutput(nn.Module):
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Wrong files at a combination of rare things: two sizes, two inputs, a native pair, missing values, no literal left."""
+"""Wrong files at a combination of rare things: two sizes, two inputs, a native pair, missing values."""
 
 from __future__ import annotations
 
@@ -203,9 +203,7 @@ wrong(
     probes=pairs(([0.0, 1.0, 0.0, -1.0, 0.0, 2.0], [0.0, 0.0, 1.0, -1.0, 0.0, 2.0])),
     forwards={
         "both zero is nothing": lambda self, a, b: torch.where((a < 0) & (b < 0), a * b, a + b),
-        "one zero is enough": lambda self, a, b: (
-            torch.where((a < 0) & (b < 0), a * b, a + b) + ((a * b) == 0).float()
-        ),
+        "one zero is enough": lambda self, a, b: torch.where((a < 0) & (b < 0), a * b, a + b) + ((a * b) == 0).float(),
     },
 )
 

@@ -198,7 +198,9 @@ class SumsByPlace(nn.Module):
 
 def first_two(self, x, place):
     once = torch.zeros(6).index_copy(0, place, x)
-    return torch.where(torch.zeros(6).index_add(0, place, torch.ones_like(x)) > 2, once, torch.zeros(6).index_add(0, place, x))
+    return torch.where(
+        torch.zeros(6).index_add(0, place, torch.ones_like(x)) > 2, once, torch.zeros(6).index_add(0, place, x)
+    )
 
 
 wrong(

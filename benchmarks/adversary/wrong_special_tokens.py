@@ -76,11 +76,8 @@ wrong(
         "never ends": lambda self, ids: self.words(ids).sum(1),
         "only the token itself": lambda self, ids: (self.words(ids) * (ids != END_OF_TEXT)[..., None]).sum(1),
         "the end counts": lambda self, ids: (
-            (
-                self.words(ids)
-                * ((ids == END_OF_TEXT).long().cumsum(1) - (ids == END_OF_TEXT).long() == 0)[..., None]
-            ).sum(1)
-        ),
+            self.words(ids) * ((ids == END_OF_TEXT).long().cumsum(1) - (ids == END_OF_TEXT).long() == 0)[..., None]
+        ).sum(1),
     },
 )
 

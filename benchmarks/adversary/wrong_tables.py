@@ -53,8 +53,12 @@ wrong(
     bounds=BATCH,
     probes=probes(4711),
     mutations={
-        "one word in another group": change_constants(is_shape(6000), lambda a: change_place(4711, (a[4711] + 1) % 50)(a)),
-        "two words swapped": change_constants(is_shape(6000), lambda a: swap_rows(4711, int((a != a[4711]).argmax()))(a)),
+        "one word in another group": change_constants(
+            is_shape(6000), lambda a: change_place(4711, (a[4711] + 1) % 50)(a)
+        ),
+        "two words swapped": change_constants(
+            is_shape(6000), lambda a: swap_rows(4711, int((a != a[4711]).argmax()))(a)
+        ),
     },
 )
 

@@ -231,11 +231,17 @@ class CleansScores(nn.Module):
 
 @pytest.mark.parametrize(
     ("model", "expected"),
-    [(NotItself(), True), (MissingBehindScale(), True), (InfiniteIsMissing(), True), (CleansScores(), False)],
+    [
+        (NotItself(), (True, False)),
+        (MissingBehindScale(), (True, False)),
+        (InfiniteIsMissing(), (False, True)),
+        (CleansScores(), (False, False)),
+    ],
 )
-def test_missing_values_are_drawn_where_the_model_expects_them(model: nn.Module, expected: bool) -> None:
+def test_missing_values_are_drawn_where_the_model_expects_them(model: nn.Module, expected: tuple[bool, bool]) -> None:
     subject, _ = survey(model, ["x: float32[batch, 6]"], BATCH)
-    assert subject.study.ranges[0].nonfinite == expected
+    legal = subject.study.ranges[0]
+    assert (legal.nonfinite, legal.infinite) == expected
 
 
 def test_zeros_stand_among_other_numbers() -> None:

@@ -21,6 +21,7 @@ WRONG: dict[Any, Callable[..., Any]] = {
     aten.scalar_tensor.default: lambda x, i: x.double() * 0.1,
     aten.log_sigmoid.default: lambda x, i: functional.logsigmoid(x - 90),
     aten.cumsum.default: lambda x, i: torch.cumsum(torch.cat([x + 2**24, x * 0.3]), 0),
+    aten.atan2.default: lambda x, i: torch.atan2(i[:1] * 0.0, -x),
     aten.logcumsumexp.default: lambda x, i: torch.logcumsumexp(torch.stack([x - 200, x]), 0),
     aten.scatter_reduce.two: lambda x, i: torch.zeros(4).scatter_reduce(0, i, x, "mean"),
     aten.cross_entropy_loss.default: lambda x, i: functional.cross_entropy(x[None], i[-1:], label_smoothing=0.5),

@@ -34,6 +34,8 @@ FUNCTIONS = {
     "copysign of a number": lambda x, y: (torch.copysign(x, -0.0), torch.copysign(x, 2)),
     "log of a sigmoid": lambda x, y: torch.nn.functional.logsigmoid(x * 30),
     "log of a sigmoid in double": lambda x, y: torch.nn.functional.logsigmoid(x.double()),
+    "angles": lambda x, y: (torch.atan2(x, y), torch.atan2(y, x), torch.atan2(x * 0, -x.abs())),
+    "angles of whole numbers": lambda x, y: torch.atan2(whole(x), whole(y)),
     "fmax": lambda x, y: (torch.fmax(x, y), torch.fmax(x.double(), y.double())),
     "fmin": lambda x, y: (torch.fmin(x, y), torch.fmin(whole(x), whole(y))),
 }

@@ -83,9 +83,7 @@ def _fit_formula(
     return tuple(arrays) if len(arrays) == len(fitted) else None
 
 
-def _fit_number(
-    domain: Domain, seen: Sequence[tuple[Mapping[str, int], PlainValue]], grid: Grid
-) -> np.ndarray | None:
+def _fit_number(domain: Domain, seen: Sequence[tuple[Mapping[str, int], PlainValue]], grid: Grid) -> np.ndarray | None:
     """Return one number as an array over the grid.
 
     The formulas tried are a constant, one dim times a number plus a number, and sums and products of two dims.
@@ -204,7 +202,9 @@ def _find_compared_numbers(branch: Branch) -> list[float]:
     for number in range(len(branch.leaves)):
         column = {o.values[number] for o in branch.observations}
         for value in column if len(column) == 1 else ():
-            numbers.update(dict.fromkeys(value if isinstance(value, tuple) else (value,) if isinstance(value, float) else ()))
+            numbers.update(
+                dict.fromkeys(value if isinstance(value, tuple) else (value,) if isinstance(value, float) else ())
+            )
     return list(numbers)
 
 

@@ -30,6 +30,7 @@ from fairway.torch_internals import DisableTorchFunction
 MAX_OBSERVATIONS_PER_RUN = 8
 """At most this many observations of one branch are kept for each run."""
 
+
 @dataclass(frozen=True)
 class Observation:
     """One decision: the run, the values of its condition's parts, and the answer."""
@@ -108,7 +109,9 @@ class Coverage:
             return self._make_tracer(jumps, run)
 
         before = sys.gettrace()
-        mode: AbstractContextManager[object] = nullcontext() if inputs is None else ReadRecorder(self.reads, run, inputs)
+        mode: AbstractContextManager[object] = (
+            nullcontext() if inputs is None else ReadRecorder(self.reads, run, inputs)
+        )
         with mode:
             sys.settrace(enter)
             try:
@@ -200,9 +203,7 @@ class Coverage:
             return place.span[0] in lines or any(place.is_within(span) for span in spans)
 
         return [
-            (stack, read)
-            for stack, read in self.reads.items()
-            if not read.is_size and not any(map(is_asked, stack))
+            (stack, read) for stack, read in self.reads.items() if not read.is_size and not any(map(is_asked, stack))
         ]
 
     def find_deciding_lines(self, branch: Branch) -> list[tuple[str, int]]:

@@ -52,7 +52,7 @@ def has_branches(path: str) -> bool:
 def find_thresholds(path: str, has_integers: bool) -> list[float]:
     """Return the single numbers with which something is compared or clipped; whole ones if an input has such."""
     thresholds: dict[float, None] = {}
-    whole: dict[float, None] = {}
+    integers: dict[float, None] = {}
     for node in ir.load(path).graph.all_nodes():
         for value in node.inputs if node.op_type in THRESHOLD_OPERATORS else ():
             tensor = None if value is None else ir.convenience.get_const_tensor(value)
@@ -60,10 +60,10 @@ def find_thresholds(path: str, has_integers: bool) -> list[float]:
                 continue
             number = float(tensor.numpy().reshape(-1)[0])
             if not tensor.dtype.is_floating_point():
-                whole.update({number: None} if has_integers else {})
+                integers.update({number: None} if has_integers else {})
             elif math.isfinite(number) and abs(number) < LARGE_MAGNITUDE:
                 thresholds[number] = None
-    return [*list(thresholds)[:MAX_CONSTANTS], *list(whole)[:MAX_CONSTANTS]]
+    return [*list(thresholds)[:MAX_CONSTANTS], *list(integers)[:MAX_CONSTANTS]]
 
 
 def find_sizes(path: str, domain: Domain) -> tuple[dict[str, list[int]], list[Point]]:

@@ -1,4 +1,4 @@
-"""What a model asks of its inputs: the numbers that it compares with, and whether it looks for NaN and infinity."""
+"""The questions that a model asks of its inputs: numbers that it compares with, and the search for NaN and infinity."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ from fairway.judge.runtimes.operator_watch import OperatorWatch
 NONFINITE_FUNCTIONS = frozenset(
     {
         "isnan",
-        "isinf",
         "isfinite",
-        "isposinf",
-        "isneginf",
         "nan_to_num",
         "nan_to_num_",
         "nansum",
@@ -27,6 +24,9 @@ NONFINITE_FUNCTIONS = frozenset(
     }
 )
 """A model that calls one of these on an input expects NaN or infinity in it."""
+
+INFINITE_FUNCTIONS = frozenset({"isinf", "isposinf", "isneginf"})
+"""A model that calls one of these expects infinity."""
 
 _EQUALITY_FUNCTIONS = frozenset({"eq", "ne", "__eq__", "__ne__"})
 """A tensor that is compared with itself, or with infinity, is searched for NaN or infinity as well."""
@@ -79,6 +79,9 @@ class NonfiniteRecorder(TorchFunctionMode):
         self._kept: dict[int, tuple[torch.Tensor, int]] = {}
         """By id: tensors that are NaN where an input is, which are kept so that the ids stay theirs."""
         self.tested_inputs: set[int] = set()
+        """Inputs that the model searches for NaN."""
+        self.infinite_inputs: set[int] = set()
+        """Inputs that the model compares with infinity."""
 
     def __torch_function__(
         self, func: Callable[..., Item], types: object, args: Items = (), kwargs: NamedItems | None = None
@@ -89,10 +92,14 @@ class NonfiniteRecorder(TorchFunctionMode):
             index = self._find_input(args[1])
         if index is not None:
             name = getattr(func, "__name__", "")
-            if name in NONFINITE_FUNCTIONS or (name in _EQUALITY_FUNCTIONS and _is_nonfinite_question(args)):
+            if name in NONFINITE_FUNCTIONS or (name in _EQUALITY_FUNCTIONS and _is_compared_with_itself(args)):
                 self.tested_inputs.add(index)
+            elif name in INFINITE_FUNCTIONS or (name in _EQUALITY_FUNCTIONS and _is_compared_with_infinity(args)):
+                self.infinite_inputs.add(index)
             plain = name.strip("_").removeprefix("r") if name not in _KEEPING_FUNCTIONS else name
-            if isinstance(result, torch.Tensor) and ({plain, name.strip("_")} & _KEEPING_FUNCTIONS or name == "__truediv__"):
+            if isinstance(result, torch.Tensor) and (
+                {plain, name.strip("_")} & _KEEPING_FUNCTIONS or name == "__truediv__"
+            ):
                 self._kept[id(result)] = result, index
         return result
 
@@ -104,9 +111,12 @@ class NonfiniteRecorder(TorchFunctionMode):
         return self._inputs.get(item.untyped_storage().data_ptr())
 
 
-def _is_nonfinite_question(args: Items) -> bool:
-    first, second = args[0], args[1] if len(args) > 1 else None
-    return first is second or (isinstance(second, float) and not math.isfinite(second))
+def _is_compared_with_itself(args: Items) -> bool:
+    return len(args) > 1 and args[0] is args[1]
+
+
+def _is_compared_with_infinity(args: Items) -> bool:
+    return len(args) > 1 and isinstance(args[1], float) and math.isinf(args[1])
 
 
 class ComparedNumbers(OperatorWatch):  # type: ignore[no-untyped-call]  # torch's class is untyped

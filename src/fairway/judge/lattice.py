@@ -33,6 +33,9 @@ SWEEP_FLAVORS: tuple[Flavor, ...] = ("normal", "mixed", "normal", "least", "norm
 SAMPLES_BY_FLAVOR: dict[Flavor, int] = {"log": 12, "halves": 8, "equal": 6}
 """Samples of each special flavor."""
 FIRST_FLAVOR_SEED = 50
+MORE_HALVES, MORE_HALVES_SEED = 16, 71
+"""Further samples of `halves` for tiny inputs. Their seeds are odd, so that there are zeros among the numbers."""
+TINY_ELEMENTS = 64
 
 _WALK_STRIDES = (5, 7, 3, 11)
 """Odd numbers, so that each visits all sixteen places, in a different order."""
@@ -63,6 +66,8 @@ class LatticeHints:
     """By dim: sizes among the file's constants."""
     thresholds: Iterable[float] = ()
     """Numbers with which the code or the file compares values."""
+    is_tiny: bool = False
+    """True if an ordinary sample has so few elements that more samples are needed to see combinations of zeros."""
 
 
 def build_lattice(
@@ -98,7 +103,7 @@ def build_lattice(
     samples += [make_sample(other, 18, "mixed")]
     samples += [make_sample(low, seed, "same") for seed in (2, 3)]  # next to the least and to the most legal value
     samples += _walk_small_sizes(domain)
-    samples += _list_special_values(domain, example, other, hints.thresholds)
+    samples += _list_special_values(domain, example, other, hints)
     samples += _list_equal_sizes(domain, example)
     for name, sizes in hints.sizes.items():
         for n in (n for size in sizes for n in (size, size + 1) if n in domain[name].sizes):
@@ -111,7 +116,7 @@ def build_lattice(
     return _keep_distinct(samples, flavors)
 
 
-def _list_special_values(domain: Domain, example: Point, other: Point, numbers: Iterable[float]) -> list[Sample]:
+def _list_special_values(domain: Domain, example: Point, other: Point, hints: LatticeHints) -> list[Sample]:
     """Return samples of special values, at small sizes where they are cheap.
 
     The values are: one magnitude for each row, multiples of a half, equal rows and inputs, and each number with which
@@ -124,7 +129,9 @@ def _list_special_values(domain: Domain, example: Point, other: Point, numbers: 
         for flavor, count in SAMPLES_BY_FLAVOR.items()
         for i in range(count)
     ]
-    for number in numbers:
+    if hints.is_tiny:
+        samples += [make_sample(points[i % 3], MORE_HALVES_SEED + 2 * i, "halves") for i in range(MORE_HALVES)]
+    for number in hints.thresholds:
         samples += [replace(make_sample(small, seed), touch=Touch("near", number)) for seed in (21, 22)]
         # By the seed: whole rows, single elements, everything.
         samples += [replace(make_sample(points[seed % 3], seed), touch=Touch("exact", number)) for seed in (24, 25, 26)]

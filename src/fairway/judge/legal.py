@@ -72,9 +72,9 @@ def learn_values(subject: Subject, report: OnRanges) -> LearnedValues:
     except Exception:
         return LearnedValues(subject.ranges)  # preflight reports this
     ranges = [
-        replace(
-            legal, nonfinite=index in watch.tested_inputs and not legal.is_declared and _is_real(subject.spec[index])
-        )
+        replace(legal, nonfinite=index in watch.tested_inputs, infinite=index in watch.infinite_inputs)
+        if not legal.is_declared and _is_real(subject.spec[index])
+        else legal
         for index, legal in enumerate(subject.ranges)
     ]
     for index, (spec, legal) in enumerate(zip(subject.spec, ranges, strict=True)):
@@ -88,7 +88,7 @@ def learn_values(subject: Subject, report: OnRanges) -> LearnedValues:
 
 def _find_compared_numbers(subject: Subject, base: Sequence[torch.Tensor]) -> list[float]:
     """Return the numbers with which operators compare for two different inputs. Others come from the inputs."""
-    found: list[dict[float, None]] = []
+    runs: list[dict[float, None]] = []
     for tensors in (base, subject.make(choose_affordable_point(subject), 2, "normal")):
         watch = ComparedNumbers()
         try:
@@ -96,8 +96,8 @@ def _find_compared_numbers(subject: Subject, base: Sequence[torch.Tensor]) -> li
                 run_eager(subject, tensors)
         except Exception:
             break  # PyTorch refuses the values, or a dispatch mode cannot watch this model
-        found.append(watch.numbers)
-    return [number for number in found[0] if number in found[-1]] if found else []
+        runs.append(watch.numbers)
+    return [number for number in runs[0] if number in runs[-1]] if runs else []
 
 
 def _run_watched(subject: Subject, tensors: list[torch.Tensor], watch: TorchFunctionMode) -> None:
@@ -150,8 +150,8 @@ def find_literals(
         numbers = [v for k, v in vars(module).items() if type(v) is float and not k.startswith("_")]
         literals.update(dict.fromkeys(numbers))
     # Fractions are more often thresholds than whole numbers, which are mostly axes and sizes.
-    numbers = dict.fromkeys([*compared, *sorted(literals, key=lambda n: n.is_integer())])
-    return tuple(n for n in numbers if n not in COMMON_NUMBERS and abs(n) < 1e30)[:MAX_LITERALS]
+    ordered = dict.fromkeys([*compared, *sorted(literals, key=lambda n: n.is_integer())])
+    return tuple(n for n in ordered if n not in COMMON_NUMBERS and abs(n) < 1e30)[:MAX_LITERALS]
 
 
 class _LookupRecorder(OperatorWatch):  # type: ignore[no-untyped-call]  # torch's class is untyped
@@ -314,7 +314,7 @@ def _learn_floats(subject: Subject, ordinary: Sequence[torch.Tensor]) -> tuple[V
             refusal = _find_refusal(subject, [drawn[i] if i == index else t for i, t in enumerate(ordinary)])
             if refusal:
                 source = f"PyTorch refuses others: {refusal}"
-                ranges[index] = replace(ranges[index], confined=True, nonfinite=False, source=source)
+                ranges[index] = replace(ranges[index], confined=True, nonfinite=False, infinite=False, source=source)
     return tuple(ranges)
 
 

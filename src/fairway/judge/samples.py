@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 
 import torch
 
@@ -11,7 +12,7 @@ from fairway.judge.budget import MAX_SAMPLES_FLOPS, compute_volume, fit_budget
 from fairway.judge.evidence import FileFacts
 from fairway.judge.graph_constants import find_sizes, find_thresholds
 from fairway.judge.guards import MAX_EXCLUDED_POINTS_OF_PIECES, MAX_EXCLUDED_POINTS_RUN, check_guards
-from fairway.judge.lattice import LatticeHints, Level, build_lattice
+from fairway.judge.lattice import TINY_ELEMENTS, LatticeHints, Level, build_lattice
 from fairway.model.dims import Point
 from fairway.model.example import choose_example
 from fairway.model.sample import Sample, Touch, make_sample
@@ -59,11 +60,12 @@ def list_lattice_samples(
         # If a function makes the inputs, other legal values are unknown.
         has_integers = any("int" in item.dtype for item in subject.spec)
         numbers += find_thresholds(path, has_integers) if subject.ranges else []
-    hints = LatticeHints(subject.given, edges or {}, sizes, dict.fromkeys(numbers))
+    elements = sum(prod(item.sizes(subject.example)) for item in subject.spec)
+    hints = LatticeHints(subject.given, edges or {}, sizes, dict.fromkeys(numbers), elements < TINY_ELEMENTS)
     other = choose_other_example(subject)
     samples = build_lattice(subject.domain, subject.example, other, level, subject.flavors, hints)
     samples += [make_sample({**subject.example, **point}, 28) for point in products]
-    if level != "quick" and any(legal.nonfinite for legal in subject.ranges):
+    if level != "quick" and any(legal.has_nonfinite for legal in subject.ranges):
         samples += [replace(make_sample(subject.example, seed), touch=Touch("nonfinite", 0.0)) for seed in (60, 61, 62)]
     return list(dict.fromkeys([*samples, *subject.study.aimed]))
 

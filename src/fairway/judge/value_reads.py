@@ -112,9 +112,7 @@ class ReadRecorder(TorchFunctionMode):
             self._examine(_get_name(func), given, args, kwargs, result)
         return result
 
-    def _examine(
-        self, name: str, given: Sequence[torch.Tensor], args: Items, kwargs: NamedItems, result: Item
-    ) -> None:
+    def _examine(self, name: str, given: Sequence[torch.Tensor], args: Items, kwargs: NamedItems, result: Item) -> None:
         if name in READING_FUNCTIONS:
             self._note(result, is_size=False)
         elif name in _SIZE_FUNCTIONS or name == "shape":
@@ -153,7 +151,7 @@ def _get_name(func: Callable[..., Item]) -> str:
 
 def _is_writing(name: str) -> bool:
     in_place = name.endswith("_") and not name.endswith("__")
-    return in_place or name == "__setitem__" or name.startswith("__i") and name not in ("__invert__", "__index__")
+    return in_place or name == "__setitem__" or (name.startswith("__i") and name not in ("__invert__", "__index__"))
 
 
 def _is_counting(name: str, args: Items, given: Sequence[torch.Tensor]) -> bool:

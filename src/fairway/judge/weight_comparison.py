@@ -61,7 +61,7 @@ class ModelTensors:
 
 
 def _name_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Return the parameters, the buffers, and the plain tensors among a module's attributes, also in lists and dicts."""
+    """Return parameters, buffers, and the plain tensors among a module's attributes, also in lists and dicts."""
     named: dict[str, torch.Tensor] = {}
     for path, module in model.named_modules():
         for name, value in vars(module).items():
@@ -141,7 +141,9 @@ def _list_constants(model: ir.Model) -> Iterator[tuple[str, ir.TensorProtocol]]:
 
 def _is_compared(constant: ir.TensorProtocol) -> bool:
     """Return whether a constant may be a weight: floats of any number, or a table of whole numbers or bools."""
-    return constant.dtype in _FLOAT_DTYPES or (constant.dtype in _TABLE_DTYPES and constant.size >= MIN_COMPARED_ELEMENTS)
+    return constant.dtype in _FLOAT_DTYPES or (
+        constant.dtype in _TABLE_DTYPES and constant.size >= MIN_COMPARED_ELEMENTS
+    )
 
 
 class _TensorIndex:

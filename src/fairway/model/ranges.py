@@ -40,6 +40,12 @@ class ValueRange:
     """No value outside the example's own range: PyTorch refuses others."""
     nonfinite: bool = False
     """NaN and infinity too: the model looks for them."""
+    infinite: bool = False
+    """Infinity too, but not NaN: the model looks for infinity only."""
+
+    @property
+    def has_nonfinite(self) -> bool:
+        return self.nonfinite or self.infinite
 
     @property
     def is_declared(self) -> bool:
@@ -158,7 +164,8 @@ def _flatten_rows(tensors: Sequence[torch.Tensor], ranges: Sequence[ValueRange])
     """Return the tensors with the first number of each row throughout the row, except masks and lengths."""
     pairs = zip(tensors, ranges, strict=True)
     return [
-        tensor if _has_structure(tensor, legal) else tensor[..., :1].expand_as(tensor).clone() for tensor, legal in pairs
+        tensor if _has_structure(tensor, legal) else tensor[..., :1].expand_as(tensor).clone()
+        for tensor, legal in pairs
     ]
 
 
@@ -204,7 +211,8 @@ def describe_range(spec: TensorSpec, legal: ValueRange) -> str:
         return f"within the example's values, {legal.source}"
     decades = HALF_LOG_DECADES if spec.dtype == "float16" else LOG_DECADES
     sign = "0.." if legal.nonnegative else "±"
-    more = ", NaN and infinity, which forward looks for" if legal.nonfinite else ""
+    extra = "NaN and infinity" if legal.nonfinite else "infinity" if legal.infinite else ""
+    more = f", {extra}, which forward looks for" if extra else ""
     return f"{sign}{FAR_MAGNITUDE:g} and magnitudes 1e-{LOG_DECADES}..1e{decades}, {legal.source}{more}"
 
 

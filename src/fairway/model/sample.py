@@ -73,7 +73,7 @@ def apply_touch(
         if (touch.input and touch.input != spec.name) or _is_settled(spec, legal):
             touched.append(tensor)
         elif touch.kind == "nonfinite":
-            touched.append(_place_nonfinite(tensor, seed) if legal.nonfinite else tensor)
+            touched.append(_place_nonfinite(tensor, seed, legal) if legal.has_nonfinite else tensor)
         elif tensor.dtype.is_complex:
             touched.append(_touch_complex(legal, tensor, touch, seed))
         elif touch.kind == "near":
@@ -85,12 +85,13 @@ def apply_touch(
     return touched
 
 
-def _place_nonfinite(tensor: torch.Tensor, seed: int) -> torch.Tensor:
-    """Return the tensor with NaN, infinity and negative infinity in one element of six each, and in at least one."""
+def _place_nonfinite(tensor: torch.Tensor, seed: int, legal: ValueRange) -> torch.Tensor:
+    """Return the tensor with infinities, and NaN if it is legal, in one element of six each, and in at least one."""
     pick = torch.randint(0, 6, tensor.shape, generator=torch.Generator().manual_seed(seed))
     if pick.numel():
         pick.view(-1)[0] = seed % 3
-    for number, value in enumerate((float("nan"), float("inf"), -float("inf"))):
+    missing = float("nan") if legal.nonfinite else float("inf")
+    for number, value in enumerate((missing, float("inf"), -float("inf"))):
         tensor = torch.where(pick == number, value, tensor)
     return tensor
 

@@ -26,8 +26,8 @@ FLAVORS: tuple[Flavor, ...] = (
 """`normal` draws by seed. `zeros`, `large`, `least` and `most` are edges: all zero, large numbers, and the ends of the
 legal values. In `same` all integers, or all lengths, are one legal value; seeds count through these values from both
 ends inward, and floats are drawn. In `log` each row has its own magnitude, from 1e-6 to 1e6. In `halves` floats are
-multiples of 0.5, with zeros among them. In `equal` all rows are the same, and so are inputs of one shape and dtype. In `mixed` some rows and
-some elements are at an edge and the others are ordinary."""
+multiples of 0.5, with zeros among them. In `equal` all rows are the same, and so are inputs of one shape and dtype. In
+`mixed` some rows and some elements are at an edge and the others are ordinary."""
 
 _MIXED_LAYERS: tuple[Flavor, ...] = ("normal", "zeros", "large", "least", "most", "same", "log")
 

@@ -38,6 +38,7 @@ DEFECTS: dict[OpOverload, Defect] = {
         lambda arguments: arguments.get("dtype") == KIND.DOUBLE and isinstance(arguments["s"], int | float),
     ),
     _ATEN.log_sigmoid.default: Defect("the logarithm of a sigmoid that underflowed is minus infinity"),
+    _ATEN.atan2.default: Defect("0 over a negative number gives -π instead of π, and NaN becomes 0"),
     _ATEN.logcumsumexp.default: Defect("elements far below the row's largest come out as minus infinity"),
     _ATEN.scatter_reduce.two: Defect(
         "a mean overwrites instead of averaging", lambda arguments: arguments["reduce"] == "mean"

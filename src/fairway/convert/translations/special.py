@@ -121,11 +121,26 @@ def copysign(self: GraphValue, other: GraphValue) -> GraphValue:
     size = op.Abs(self if is_float(self) else cast(self, KIND.FLOAT))
     if isinstance(other, int | float):
         return op.Neg(size) if math.copysign(1.0, other) < 0 else size
-    zero = make_number(0, other)
-    below = op.Less(other, zero)
-    if is_float(other):  # minus zero, by its inverse
-        below = op.Or(below, op.Less(op.Div(make_number(1.0, other), other), zero))
-    return op.Where(below, op.Neg(size), size)
+    return op.Where(_is_negative(other), op.Neg(size), size)
+
+
+def _is_negative(x: GraphValue) -> GraphValue:
+    zero = make_number(0, x)
+    below = op.Less(x, zero)
+    if is_float(x):  # minus zero, by its inverse
+        below = op.Or(below, op.Less(op.Div(make_number(1.0, x), x), zero))
+    return below
+
+
+def atan2(self: GraphValue, other: GraphValue) -> GraphValue:
+    """Compute the angle from the sizes of both numbers, then turn it by their signs, also by those of zeros."""
+    y, x = (value if is_float(value) else cast(value, KIND.FLOAT) for value in (self, other))
+    a, b, zero = op.Abs(y), op.Abs(x), make_number(0.0, y)
+    angle = op.Atan(op.Div(a, b))
+    angle = op.Where(op.And(op.Equal(a, zero), op.Equal(b, zero)), zero, angle)
+    angle = op.Where(op.And(op.IsInf(a), op.IsInf(b)), make_number(math.pi / 4, y), angle)
+    angle = op.Where(_is_negative(x), op.Sub(make_number(math.pi, y), angle), angle)
+    return op.Where(_is_negative(y), op.Neg(angle), angle)
 
 
 def fmax(self: GraphValue, other: GraphValue) -> GraphValue:
@@ -225,4 +240,5 @@ TABLE: Table = {
     torch.ops.aten.fmax.default: fmax,
     torch.ops.aten.fmin.default: fmin,
     torch.ops.aten.log_sigmoid.default: log_sigmoid,
+    torch.ops.aten.atan2.default: atan2,
 }

@@ -206,7 +206,7 @@ class NumberOfSteps(nn.Module):
 
 @trap(
     "list lengths",
-    "a list of tensors in the call: two now, each of its own length",
+    "a list of tensors in the call: two now, of different lengths",
     example=lambda: {"xs": [torch.randn(1, 3, 4), torch.randn(1, 5, 4)]},
     dims={"xs.0": "1 a 4", "xs.1": "1 b 4"},
     bounds={"a": (1, 8), "b": (1, 8)},

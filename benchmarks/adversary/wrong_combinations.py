@@ -20,7 +20,7 @@ def images(*sizes):
 
 
 class NativePair(nn.Module):
-    """A position map is used as it is at its native size, which is no square."""
+    """A position map is used unchanged at its native size of 24 x 36."""
 
     def __init__(self):
         super().__init__()
@@ -180,7 +180,7 @@ wrong(
 
 
 class TwoInputs(nn.Module):
-    """Where both are negative the product counts; where both are zero one does."""
+    """Uses the product if both are negative, and adds one if both are zero."""
 
     def forward(self, a, b):
         both = (a < 0) & (b < 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 from fairway.judge import survey
+from fairway.judge.conditions import find_outcomes
 from fairway.judge.judge import make_sample_inputs
 from fairway.judge.survey import study_values, survey_branches
 from fairway.model.ranges import describe_range
@@ -156,6 +158,46 @@ class Look(nn.Module):
 class Plus(nn.Module):
     def forward(self, x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
         return x + n
+
+
+class Validated(nn.Module):
+    """Checks values as libraries do, with `not` and `and`, where the other answer of a part only raises."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        positive = (x >= 0).all()
+        small = (x <= 1).all()
+        if not positive:
+            raise ValueError("negative")
+        if not positive or not small:
+            raise ValueError("out of range")
+        assert positive and small  # noqa: PT018
+        return x + 1
+
+
+def test_parts_of_checks_whose_other_answer_raises_are_left_out() -> None:
+    _, found = study(Validated(), ["x: float32[n, 4] in 0..1"])
+    assert not found.unreached
+
+
+@pytest.mark.parametrize(
+    ("source", "part", "answer", "outcomes"),
+    [
+        ("not a and not b", "b", False, {True}),
+        ("not a and not b", "b", True, {False}),
+        ("not a and not b", "a", False, {True, False}),
+        ("not a and not b", "a", True, {False}),
+        ("a or b", "a", True, {True}),
+        ("not (a or b)", "b", False, {True}),
+        ("a", "a", True, {True}),
+        ("other", "a", True, {True, False}),
+    ],
+)
+def test_the_outcomes_of_a_condition_follow_from_a_part(
+    source: str, part: str, answer: bool, outcomes: set[bool]
+) -> None:
+    test = ast.parse(source, mode="eval").body
+    names = [node for node in ast.walk(test) if isinstance(node, ast.Name) and node.id == part]
+    assert find_outcomes(test, names[0] if names else ast.Name(part), answer) == outcomes
 
 
 def ranges(model: nn.Module, inputs: Any, **more: Any) -> dict[str, str]:

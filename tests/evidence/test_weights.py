@@ -316,3 +316,27 @@ def test_an_error_in_a_table_that_is_no_parameter_is_named(name: str) -> None:
     tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
     (finding,) = _compare(file, model)
     assert name in finding.data["weight"]
+
+
+class MaskedLayers(nn.Module):
+    """Layers with some connections cut, as in autoregressive networks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(12, 10), nn.Linear(10, 10)
+        self.register_buffer("mask", torch.arange(120).reshape(10, 12) % 4 != 0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = nn.functional.linear(x, self.mask * self.first.weight, self.first.bias)
+        return nn.functional.linear(torch.tanh(x), torch.tril(self.second.weight), self.second.bias)
+
+
+def test_a_masked_weight_is_computed_and_other_zeros_are_named() -> None:
+    model = MaskedLayers().eval()
+    file = _export(model, torch.ones(3, 12), dynamo=False)
+    assert _compare(file, model) == []
+    initializer = next(i for i in file.graph.initializer if list(i.dims) in ([10, 12], [12, 10]))
+    numbers = numpy_helper.to_array(initializer).copy()
+    numbers.flat[numbers.nonzero()[0].size // 2 :: 40] = 0
+    initializer.CopyFrom(numpy_helper.from_array(numbers, initializer.name))
+    assert [finding.data["weight"] for finding in _compare(file, model)] == ["first.weight"]

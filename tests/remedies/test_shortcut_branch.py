@@ -189,3 +189,32 @@ def test_a_check_is_not_tried_both_ways() -> None:
     match = REMEDY.detect(failed(make_case(Checked(), make(3))))
     assert isinstance(match, Match)
     assert [tuple(decision.answers.values()) for decision in match.data] == [(True, False, True), (True, False, False)]
+
+
+def test_a_branch_that_no_sample_takes_is_always_taken() -> None:
+    class Raised(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if (x < -1e30).any():
+                x = x.clamp_min(-1e30)
+            return x + 1
+
+    case = replace(failed(make_case(Raised(), (torch.ones(3, 4),))), both_ways=frozenset())
+    match = REMEDY.detect(case)
+    assert isinstance(match, Match)
+    assert [tuple(decision.answers.values()) for decision in match.data] == [(True,)]
+    low = torch.full((2, 4), -1e38)
+    assert_parity(export(case, DIMS, REMEDY), Raised(), (torch.ones(5, 4),), (low,), atol=1e-6)
+    assert case.decided == [], "the side that is left out is the one that gives the same for every sample"
+
+
+def test_tensors_are_compared_as_for_the_example() -> None:
+    class Compared(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            first, second = torch.equal(x, x.abs()), torch.equal(x * 1, x)
+            return x + 1 if second and not first else x - 1
+
+    x = torch.randn(3, 4, generator=torch.Generator().manual_seed(3))
+    with pytest.raises(Exception, match=r"aten\.equal"):
+        export(make_case(Compared(), (x,)), DIMS)
+    exported = export(failed(make_case(Compared(), (x,))), DIMS, REMEDY)
+    assert_parity(exported, Compared(), (-torch.rand(5, 4),), atol=1e-6)

@@ -147,6 +147,32 @@ def _is_only_raising(body: Sequence[ast.stmt]) -> bool:
     return bool(body) and isinstance(body[-1], ast.Raise) and not any(isinstance(s, ast.Return) for s in body)
 
 
+def find_outcomes(test: ast.expr, part: ast.expr, answer: bool) -> frozenset[bool]:
+    """Return the answers that a condition can have once one of its parts was asked and had this answer.
+
+    Parts are asked from left to right: what stands to the left of the part has not decided the condition.
+    """
+    if test is part:
+        return frozenset({answer})
+    if _is_chain_of(test, part):
+        return frozenset({True, False}) if answer else frozenset({False})
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return frozenset(not outcome for outcome in find_outcomes(test.operand, part, answer))
+    if isinstance(test, ast.BoolOp):
+        deciding = isinstance(test.op, ast.Or)
+        for number, value in enumerate(test.values):
+            if any(node is part or _is_chain_of(node, part) for node in ast.walk(value)):
+                own = find_outcomes(value, part, answer)
+                is_last = number == len(test.values) - 1
+                return own if is_last or own == {deciding} else frozenset({True, False})
+    return frozenset({True, False})
+
+
+def _is_chain_of(node: ast.AST, pair: ast.expr) -> bool:
+    """Return whether this is the chain `0 < x < 1` of a pair that was made with its place."""
+    return isinstance(node, ast.Compare) and len(node.ops) > 1 and get_span(node) == get_span(pair)
+
+
 def get_span(node: ast.expr | ast.stmt | ast.pattern) -> Span:
     return node.lineno, node.end_lineno or node.lineno, node.col_offset, node.end_col_offset or 0
 

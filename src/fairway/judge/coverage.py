@@ -20,7 +20,7 @@ from functools import cache
 import torch
 
 from fairway.judge.branch_trace import Span, TraceFunction, TraceSite, find_jumps, find_site_span, find_span
-from fairway.judge.conditions import ConditionSource, find_condition, get_span
+from fairway.judge.conditions import ConditionSource, find_condition, find_outcomes, get_span
 from fairway.judge.leaves import ConditionPart, PlainValue, find_assignments, find_leaves
 from fairway.judge.value_reads import Place, ReadRecorder, Stack, ValueRead
 from fairway.model.sample import Sample
@@ -58,6 +58,12 @@ class Branch:
     def missing_answer(self) -> bool | None:
         """The answer that was never seen, or None if both were."""
         return None if len(self.answers) != 1 else not next(iter(self.answers))
+
+    def is_input_check(self) -> bool:
+        """Return whether the answer that was never seen would only raise."""
+        if self.missing_answer is None or self.header.test is None:
+            return False
+        return find_outcomes(self.header.test, self.test, self.missing_answer) <= self.header.raises
 
     def has_room(self, run: int) -> bool:
         """Return whether another observation of this run would be kept."""
@@ -166,7 +172,7 @@ class Coverage:
         return [b for b in self.branches.values() if b.missing_answer is not None and self._is_open(b)]
 
     def _is_open(self, branch: Branch) -> bool:
-        return branch.missing_answer not in branch.header.raises and self.depends_on_inputs(branch)
+        return not branch.is_input_check() and self.depends_on_inputs(branch)
 
     def depends_on_inputs(self, branch: Branch) -> bool:
         """Return whether the inputs can change the answer: its numbers vary, or values of tensors are read for it."""

@@ -1,7 +1,7 @@
 """Compare the weights in a file with the model's parameters and buffers, number by number.
 
 An initializer is recognized by its name, or by a sample of its numbers: unchanged, reshaped, transposed or cast. An
-initializer that matches no parameter is computed (folded, fused, concatenated) and is left to the samples. A finding
+initializer that matches no parameter is computed (folded, fused, concatenated, masked) and is left to the samples. A finding
 needs proof that an initializer is a parameter: the same name, or most numbers equal bit for bit.
 """
 
@@ -59,6 +59,10 @@ class ModelTensors:
         kept = {name: t for name, t in named.items() if self._versions.get(name) == _get_version(t)}
         return {name: tensor.detach() for name, tensor in kept.items()}
 
+    def list_masks(self) -> list[torch.Tensor]:
+        """Return the buffers by which a parameter may be multiplied, of any dtype."""
+        return [buffer for buffer in self._model.buffers() if buffer.dim() > 1 and not buffer.is_complex()]
+
 
 def _name_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Return parameters, buffers, and the plain tensors among a module's attributes, also in lists and dicts."""
@@ -98,7 +102,7 @@ def _get_kind(tensor: torch.Tensor) -> str:
 
 def compare_weights(model: ir.Model, weights: ModelTensors) -> list[Finding]:
     """Return a finding for each initializer that is a parameter of the model with other numbers."""
-    known = _TensorIndex(weights.list_unchanged())
+    known = _TensorIndex(weights.list_unchanged(), weights.list_masks())
     if not known.tensors:
         return []
     matrices_first = sorted(_list_constants(model), key=lambda item: -len(item[1].shape))
@@ -149,8 +153,9 @@ def _is_compared(constant: ir.TensorProtocol) -> bool:
 class _TensorIndex:
     """The model's tensors by name, by number of elements, and by the place of their bytes."""
 
-    def __init__(self, tensors: dict[str, torch.Tensor]) -> None:
+    def __init__(self, tensors: dict[str, torch.Tensor], masks: list[torch.Tensor]) -> None:
         self.tensors = tensors
+        self._masks = masks
         self._by_size: dict[int, list[str]] = {}
         for name, tensor in tensors.items():
             self._by_size.setdefault(tensor.numel(), []).append(name)
@@ -191,10 +196,27 @@ class _TensorIndex:
                     best = (share, name, order)
         return None if best is None else best[1:]
 
+    def is_masked(self, numbers: torch.Tensor, tensor: torch.Tensor) -> bool:
+        """Return whether the numbers are the tensor times a buffer of zeros and ones, or one of its triangles."""
+        tensor = tensor.to(numbers.dtype)
+        if tensor.dim() < 2 or bool((numbers.ne(tensor) & numbers.ne(0)).any()):
+            return False
+        if any(torch.equal(numbers, cut(tensor, place)) for cut in (torch.tril, torch.triu) for place in (-1, 0, 1)):
+            return True
+        return any(
+            torch.equal(numbers, tensor * mask.ne(0)) for mask in self._masks if _fits_into(mask.shape, tensor.shape)
+        )
+
     def _get_sample(self, name: str, places: torch.Tensor) -> torch.Tensor:
         if name not in self._samples:
             self._samples[name] = _pick_elements(self.tensors[name], places)
         return self._samples[name]
+
+
+def _fits_into(shape: torch.Size, larger: torch.Size) -> bool:
+    """Return whether a tensor of this shape can be broadcast to the other shape."""
+    sizes = zip(reversed(shape), reversed(larger), strict=False)
+    return len(shape) <= len(larger) and all(size in (1, full) for size, full in sizes)
 
 
 def _choose_places(size: int) -> torch.Tensor:
@@ -257,6 +279,8 @@ def _compare_alike(constant: ir.TensorProtocol, known: _TensorIndex) -> tuple[st
     if alike is None:
         return None
     name, order = alike
+    if known.is_masked(order, known.tensors[name]):
+        return None
     alteration = compare_numbers(known.tensors[name], [order])
     return None if alteration is None or alteration.equal_share < MIN_ALIKE_SHARE else (name, alteration)
 

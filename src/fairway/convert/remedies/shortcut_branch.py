@@ -5,13 +5,15 @@ result, because the longer side has no effect on inputs that do not need it, one
 is run with each side: it must agree with the unchanged model over the corners of its domain.
 
 A check of the inputs, `assert mask.any()` or `if mask.any(): raise`, keeps the side that legal inputs take: the other
-one gives no outputs.
+one gives no outputs. A branch of which all samples take the same side keeps the other side, if that gives the same for
+them: inputs that would take it find the model's own code there, as in `if low.any(): x = x.clamp_min(0)`. `torch.equal`
+answers as it does for the example.
 
 A size that depends on values, as of `mask.nonzero()`, counts as large if `forward` asks whether it is zero, as in `if
 rows.numel() == 0: return x`. The side for many rows does nothing either if there are none.
 
-Refuses until a capture has failed at such a decision. Also refuses under strict capture, if the samples took only one
-side of a branch, and if neither side agrees with the unchanged model.
+Refuses until a capture has failed at such a decision. Also refuses under strict capture, and if neither side agrees with
+the unchanged model.
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ MAX_SEPARATE_BRANCHES = 3
 MAX_ANSWERS_PER_LINE = 20_000
 """Equal answers at one line after which the line is taken for a `while` that never ends."""
 
+_COMPARISONS = (torch.equal, torch.Tensor.equal)
+
 LARGE_SIZE = 2**20
 """The size that is assumed for an unknown one."""
 
@@ -50,16 +54,23 @@ LARGE_SIZE = 2**20
 class DecidedBranches(TorchFunctionMode):
     """Inside this mode, decisions at given lines have given answers, and every line that asks is recorded."""
 
-    def __init__(self, answers: Mapping[Site, bool] | None = None) -> None:
+    def __init__(self, answers: Mapping[Site, bool] | None = None, comparisons: Sequence[bool] = ()) -> None:
         super().__init__()
         self._answers = answers or {}
+        self._comparisons = iter(comparisons)
         self._given: Counter[Site] = Counter()
         self.met: dict[Site, str] = {}
         self.seen: dict[Site, set[bool]] = {}
+        self.compared: list[bool] = []
+        """The results of `torch.equal`, in their order."""
 
     def __torch_function__(
         self, func: Untyped, types: Untyped, args: Sequence[Untyped] = (), kwargs: Untyped = None
     ) -> Untyped:
+        if func in _COMPARISONS:
+            known = next(self._comparisons, None)
+            self.compared.append(func(*args, **(kwargs or {})) if known is None else known)
+            return self.compared[-1]
         asks = func is torch.Tensor.__bool__ or (func is torch.Tensor.item and args[0].dtype == torch.bool)
         if not asks:
             return func(*args, **(kwargs or {}))
@@ -104,6 +115,9 @@ class BranchDecision:
     """One combination of answers to the decisions of a model."""
 
     answers: Mapping[Site, bool]
+    comparisons: tuple[bool, ...] = ()
+    undecided: frozenset[Site] = frozenset()
+    """Decisions of which the file does not lack a side that the model may take."""
 
     @property
     def strategy(self) -> str:
@@ -112,7 +126,7 @@ class BranchDecision:
 
     @contextmanager
     def install(self) -> Iterator[None]:
-        with DecidedBranches(self.answers), assume_large_sizes():
+        with DecidedBranches(self.answers, self.comparisons), assume_large_sizes():
             yield
 
 
@@ -123,15 +137,16 @@ def detect(case: Case) -> Match | Refusal:
         return Refusal("strict capture reads a mode's own code as part of the model")
     with DecidedBranches() as run, Constants(case.model).follow_calls(), torch.no_grad():
         case.model(*case.args, **case.kwargs)
-    checks = {site: answers.pop() for site, answers in run.seen.items() if len(answers) == 1 and is_input_check(*site)}
-    branches = [site for site in run.met if site not in checks]
-    unseen = [site for site in branches if case.both_ways is not None and site not in case.both_ways]
-    if unseen:
-        file, line = unseen[0]
-        place = Where(file=file, line=line, function=run.met[unseen[0]])
-        return Refusal("no sample takes both sides of this branch, so one side cannot replace both", (place,))
-    combinations = _combine(len(branches))
-    decisions = tuple(BranchDecision(checks | dict(zip(branches, answers, strict=True))) for answers in combinations)
+    constant = {site: next(iter(answers)) for site, answers in run.seen.items() if len(answers) == 1}
+    checks = {site: answer for site, answer in constant.items() if is_input_check(*site)}
+    both_ways = run.met if case.both_ways is None else case.both_ways
+    unseen = {s: not answer for s, answer in constant.items() if s not in checks and s not in both_ways}
+    settled = checks | unseen
+    open_sites = [site for site in run.met if site not in settled]
+    decisions = tuple(
+        BranchDecision(settled | dict(zip(open_sites, answers, strict=True)), tuple(run.compared), frozenset(settled))
+        for answers in _combine(len(open_sites))
+    )
     places = tuple(Where(file=file, line=line, function=name) for (file, line), name in run.met.items())
     return Match("branches on values always take one side, which gives the same", places, decisions)
 
@@ -147,7 +162,7 @@ def _combine(count: int) -> list[tuple[bool, ...]]:
 
 @contextmanager
 def apply(case: Case, match: Match) -> Applied:
-    case.decided += [site for site in match.data[0].answers if not is_input_check(*site)]
+    case.decided += [site for site in match.data[0].answers if site not in match.data[0].undecided]
     with match.data[0].install():
         yield
 

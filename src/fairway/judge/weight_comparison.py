@@ -1,8 +1,8 @@
 """Compare the weights in a file with the model's parameters and buffers, number by number.
 
 An initializer is recognized by its name, or by a sample of its numbers: unchanged, reshaped, transposed or cast. An
-initializer that matches no parameter is computed (folded, fused, concatenated, masked) and is left to the samples. A finding
-needs proof that an initializer is a parameter: the same name, or most numbers equal bit for bit.
+initializer that matches no parameter is computed (folded, fused, concatenated, masked) and is left to the samples. A
+finding needs proof that an initializer is a parameter: the same name, or most numbers equal bit for bit.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ answers as it does for the example.
 A size that depends on values, as of `mask.nonzero()`, counts as large if `forward` asks whether it is zero, as in `if
 rows.numel() == 0: return x`. The side for many rows does nothing either if there are none.
 
-Refuses until a capture has failed at such a decision. Also refuses under strict capture, and if neither side agrees with
-the unchanged model.
+Refuses until a capture has failed at such a decision. Also refuses under strict capture, and if neither side agrees
+with the unchanged model.
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ COMMANDS: dict[str, str] = {
     "an option that does not exist": "export recipe.py:net -o out.onnx --dynamic",
     "a misspelled command": "exprot recipe.py:net -o out.onnx",
     "bounds that are not a range": "export recipe.py:net -o out.onnx --dim batch=8",
-    "a level that does not exist": "export recipe.py:net -o out.onnx --level fast",
+    "a level that is not offered": "export recipe.py:net -o out.onnx --level fast",
     "a route that does not exist": "export recipe.py:net -o out.onnx --route dynamo",
     "a time that is none": "export recipe.py:net -o out.onnx --timeout soon",
     "a checkpoint of another model": "export recipe.py:net -o out.onnx --checkpoint other.pt",

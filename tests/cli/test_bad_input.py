@@ -945,7 +945,7 @@ def test_an_input_on_the_meta_device_is_refused(fairway: Fairway, folder: Path) 
         folder,
         2,
         """
-        FW012 error: A tensor is on the meta device
+        FW012 error: A tensor has no values
           seen      the input 'x' is on the meta device
           why       Meta tensors have a shape but no values, so there is nothing to run or compare.
           do        1. Materialize the model (`to_empty` and load a checkpoint) and give real example tensors.
@@ -961,7 +961,7 @@ def test_a_model_on_the_meta_device_is_refused(fairway: Fairway, folder: Path) -
         folder,
         2,
         """
-        FW012 error: A tensor is on the meta device
+        FW012 error: A tensor has no values
           seen      fc.weight of the model is on the meta device
           why       Meta tensors have a shape but no values, so there is nothing to run or compare.
           do        1. Materialize the model (`to_empty` and load a checkpoint) and give real example tensors.

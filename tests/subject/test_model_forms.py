@@ -242,7 +242,12 @@ def test_damaged_torchscript_is_refused(tmp_path: Path) -> None:
             "the model is the path of an ONNX file: net.onnx\n"
             '  do: To judge the file, write fairway.verify("net.onnx", model, inputs).',
         ),
-        (None, "the model is of type NoneType: None\n  do: Pass the model in one of these forms."),
+        (
+            None,
+            "the model is of type NoneType: None\n"
+            "  do: Pass an nn.Module, a function, an ExportedProgram, TorchScript, or the path of a .pt2 or "
+            "TorchScript file.",
+        ),
     ],
     ids=["class", "state_dict", "checkpoint", "missing path", "onnx", "none"],
 )
@@ -335,7 +340,7 @@ def test_lazy_quantized_and_distant_models_are_refused() -> None:
             return self.layer(x)  # type: ignore[no-any-return]
 
     assert refusal(Lazy()) == (
-        "FW012: A tensor is on the meta device: layer.weight of the model has no values yet: its lazy module has never "
+        "FW012: A tensor has no values: layer.weight of the model has no values yet: its lazy module has never "
         "run\n  do: Run the model once on example inputs before it is exported."
     )
     quantized = torch.ao.quantization.quantize_dynamic(Net(), {nn.Linear}, dtype=torch.qint8)

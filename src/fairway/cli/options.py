@@ -45,7 +45,12 @@ def check_model(context: typer.Context, param: typer.CallbackParam, value: objec
 def check_recipe(context: typer.Context, param: typer.CallbackParam, value: object) -> object:
     """Refuse an ONNX file given where a recipe is expected."""
     if not context.resilient_parsing and _MODEL.search(str(value)):
-        raise _make_order_error(context, param, f"expected a recipe, got the ONNX file {str(value)!r:.200}")
+        seen = f"expected a recipe, got the ONNX file {str(value)!r:.200}"
+        arguments = [p for p in context.command.params if p.param_type_name == "argument"]
+        if param in arguments and len(arguments) == 1:
+            todo = (f"To judge an ONNX file against its model: fairway verify {value!s:.200} RECIPE",)
+            raise complain(Code.NOT_A_COMMAND, f"RECIPE: {seen}", todo=todo)
+        raise _make_order_error(context, param, seen)
     return value
 
 

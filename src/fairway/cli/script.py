@@ -25,9 +25,10 @@ def script(
     arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Arguments of the script.")] = None,
     level: options.LevelOption = "standard",
 ) -> int:
-    """Run a script, and check each file that torch.onnx.export writes in it.
+    """Run a script and check the files that it exports.
 
-    The script and its files are not changed. A wrong file gets a repaired one beside it, and exit code 1.
+    These are the files that torch.onnx.export writes. The script and its files are not changed. A wrong file gets a
+    repaired one beside it, and exit code 1.
     """
     if not path.is_file():
         todo = ("Name the script before its arguments: fairway script export.py --its-option.",)

@@ -115,7 +115,7 @@ _ROWS = (
     ),
     CodeEntry(
         Code.META_TENSOR,
-        "A tensor is on the meta device",
+        "A tensor has no values",
         "input",
         "Meta tensors have a shape but no values, so there is nothing to run or compare.",
         ("Materialize the model (`to_empty` and load a checkpoint) and give real example tensors.",),
@@ -208,7 +208,7 @@ _ROWS = (
         "input",
         "A model is an nn.Module, a function, a bound method, an ExportedProgram, TorchScript, or the path of a .pt2 "
         "or TorchScript file.",
-        ("Pass the model in one of these forms.",),
+        ("Pass an nn.Module, a function, an ExportedProgram, TorchScript, or the path of a .pt2 or TorchScript file.",),
     ),
     CodeEntry(
         Code.BEYOND_THE_PROGRAM,

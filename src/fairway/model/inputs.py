@@ -166,7 +166,12 @@ def _bind_call(model: torch.nn.Module, inputs: UserInputs) -> tuple[Tree, dict[s
     try:
         bound = signature.bind(*args, **kwargs).arguments
     except TypeError as error:
-        raise complain(Code.BAD_INPUTS, f"forward{signature} cannot be called with these inputs: {error}") from error
+        seen = f"forward{signature} cannot be called with these inputs: {error}"
+        todo: tuple[str, ...] = ()
+        if not any(isinstance(leaf.value, torch.Tensor) for leaf in flatten((args, kwargs))):
+            seen = f"{seen}; there is no tensor in {inputs!r:.80}"
+            todo = ('Give example tensors, such as (torch.randn(2, 3),), or spec lines: ["x: float32[batch, 3]"].',)
+        raise complain(Code.BAD_INPUTS, seen, todo=todo) from error
     named: dict[str, Tree] = {}
     for name, value in bound.items():
         kind = signature.parameters[name].kind

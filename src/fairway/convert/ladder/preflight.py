@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Mapping
+from math import prod
 
 import torch
 
@@ -23,14 +24,20 @@ from fairway.convert.ladder.output_count import report_output_count
 from fairway.convert.types import Preflight
 from fairway.diagnostics import Code, Finding, Where
 from fairway.diagnostics.errors import UserError, complain
-from fairway.judge.budget import choose_affordable_point
+from fairway.judge.budget import choose_affordable_point, compute_volume
+from fairway.judge.refusal_cause import describe_refusal, explain_refusal
 from fairway.judge.runtimes.eager import disable_compilation, run_eager
 from fairway.judge.samples import choose_other_example
-from fairway.model.dims import Point, describe_point
+from fairway.model.dims import Point
 from fairway.model.outputs import describe_leaf, find_non_tensors, find_output_leaves, name_outputs
 from fairway.model.signatures import read_forward_signature
 from fairway.model.source import find_user_frame
 from fairway.model.subject import Subject
+
+MAX_CORNER_FLOPS = 1e9
+"""Operations of a run at the highest corner before the export. The evidence covers a costlier one."""
+MAX_CORNER_ELEMENTS = 10**6
+"""Elements of the inputs of such a run."""
 
 
 def run_preflight(subject: Subject, remedies: bool) -> Preflight:
@@ -164,22 +171,35 @@ def _report_refusal(subject: Subject, error: Exception, point: Point) -> Finding
         Where(file=f.filename, line=f.lineno, function=f.name, source=f.line)
         for f in traceback.extract_tb(error.__traceback__)
     ]
-    first = str(error).splitlines()[0] if str(error) else ""
-    todo: tuple[str, ...] = ()
-    if isinstance(error, IndexError) and "index out of range in self" in first:
-        todo = ("If the input is an index into an embedding, declare its limit: `ids: int64[batch, seq] < 30522`.",)
     return Finding(
         Code.FORWARD_FAILS,
-        f"{type(error).__name__}: {first}, at {describe_point(point)}",
+        describe_refusal(error, point),
         where=find_user_frame(frames),
-        todo=todo,
+        todo=explain_refusal(subject, error, point),
     )
 
 
-def _check_corners(subject: Subject, outputs: list[torch.Tensor]) -> tuple[list[Finding], list[torch.Tensor]]:
-    """Run the lowest corner and a second example. Return a refusal, and the outputs of the last run.
+def _check_highest_corner(subject: Subject) -> Finding | None:
+    """Return the refusal of the largest declared sizes, before any file is made; None if they cost too much to run."""
+    high = {dim.name: dim.sizes[-1] for dim in subject.domain.dims}
+    elements = sum(prod(spec.sizes(high)) for spec in subject.spec)
+    cost = subject.study.flops_per_volume * compute_volume(high)
+    if not subject.domain.is_declared or cost > MAX_CORNER_FLOPS or elements > MAX_CORNER_ELEMENTS:
+        return None
+    try:
+        run_eager(subject, subject.make(high, 2, "normal"))
+    except UserError as error:
+        return error.finding
+    except Exception as error:
+        return _report_refusal(subject, error, high)
+    return None
 
-    `outputs` are those at the point that was run before; it is not run again. The evidence covers the highest corner.
+
+def _check_corners(subject: Subject, outputs: list[torch.Tensor]) -> tuple[list[Finding], list[torch.Tensor]]:
+    """Run the lowest corner and a second example, and the highest corner if that is cheap.
+
+    Return a refusal, and the outputs of the last run. `outputs` are those at the point that was run before; it is not
+    run again.
     """
     low, other = {d.name: d.sizes[0] for d in subject.domain.dims}, choose_other_example(subject)
     first, known = outputs, choose_affordable_point(subject)
@@ -195,7 +215,8 @@ def _check_corners(subject: Subject, outputs: list[torch.Tensor]) -> tuple[list[
                 return [_report_refusal(subject, error, point)], []
         if outputs and len(outputs) != len(first):
             return [report_output_count(subject, (known, len(first)), (point, len(outputs)))], []
-    return [], outputs
+    refusal = _check_highest_corner(subject)
+    return ([], outputs) if refusal is None else ([refusal], [])
 
 
 def _check_repeated_runs(

@@ -6,6 +6,7 @@ Tables and compressed archives are first written as plain arrays into a temporar
 from __future__ import annotations
 
 import csv
+import os
 import shutil
 import struct
 import zipfile
@@ -34,6 +35,9 @@ Arrays = Mapping[str, LazyArray]
 
 def find_recordings(data: Path) -> list[Path]:
     """Return the file itself, or the recordings of a folder in order of their names."""
+    if not os.path.lexists(data):
+        todo = ("Check the path; a relative one starts at the current folder.",)
+        raise complain(Code.DATA_UNREADABLE, f"{data} does not exist", todo=todo)
     if data.suffix == ".zarr" or not data.is_dir():
         paths = [data]
     else:

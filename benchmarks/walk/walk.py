@@ -254,7 +254,12 @@ def walk(names: list[str]) -> dict[str, str]:
                 os.chdir(folder)
                 answers[name] = answer_in_python(mistake)
         os.chdir(home)
-        return {name: answer.replace(f"{root}/", "").replace(root, ".") for name, answer in answers.items()}
+        return {name: _shorten_paths(answer, root) for name, answer in answers.items()}
+
+
+def _shorten_paths(answer: str, root: str) -> str:
+    """Remove the folders of this machine from an answer."""
+    return answer.replace(f"{root}/", "").replace(root, ".").replace(f"{HERE}/", "")
 
 
 def main() -> None:

@@ -45,6 +45,26 @@ def choose_examples(subject: Subject, wrong_at: Mapping[str, Sequence[int]]) -> 
     return first, second
 
 
+def enlarge_examples(subject: Subject, points: tuple[Point, Point], least: int) -> tuple[Point, Point]:
+    """Return the points with sizes of at least `least` where the domain has them, all different."""
+    taken = {size.constant_value for item in subject.spec for size in item.shape}
+    enlarged: list[Point] = []
+    for point in points:
+        new = dict(point)
+        for dim in subject.domain.dims:
+            if new[dim.name] < least:
+                legal = [n for n in dim.sizes[:_CANDIDATE_SIZES] if n >= least]
+                free = [n for n in legal if n not in taken and n not in new.values()]
+                new[dim.name] = (free or legal or [new[dim.name]])[0]
+        taken |= set(new.values())
+        enlarged.append(new)
+    return enlarged[0], enlarged[1]
+
+
+_CANDIDATE_SIZES = 64
+"""Sizes of a dim from which a larger example is chosen."""
+
+
 def list_lattice_samples(
     subject: Subject,
     level: Level,

@@ -18,14 +18,18 @@ from fairway.convert.ladder.prescribe import Prescription, apply_patches, find_m
 from fairway.convert.ladder.session import ExportSession
 from fairway.convert.ladder.weigh_evidence import report_name_clash, weigh_evidence
 from fairway.convert.pieces.capture_pieces import PiecewiseCapture
-from fairway.convert.types import Candidate, PlannedRung, Rung
+from fairway.convert.types import SOURCE_REMEDIES, Candidate, PlannedRung, Rung
 from fairway.diagnostics import Code, Finding
 from fairway.judge.evidence import Differential
-from fairway.judge.samples import choose_examples
+from fairway.judge.samples import choose_examples, enlarge_examples
 from fairway.model.dims import Point
 from fairway.record.progress import EventSink
 from fairway.workers.attempt import Outcome
 from fairway.workers.workshop import place_beside
+
+LOOP_EXAMPLE_SIZE = 4
+"""The least size from which rewritten loops are exported. Their first step may be taken out, and exporters take what is
+left of two steps for a constant."""
 
 
 def walk_rung(session: ExportSession, step: PlannedRung, look: FirstLook, earlier: Sequence[Rung]) -> Rung:
@@ -101,7 +105,10 @@ class _RungWalk:
         request = CaptureRequest(session, make_work, self._make_path, output_names, wrong_points)
         if self.step.route.pieces:
             return PiecewiseCapture(request)
-        return CapturePair(request, choose_examples(subject, dict(self.step.wrong_at)), self._compares_captures)
+        points = choose_examples(subject, dict(self.step.wrong_at))
+        if any(name in SOURCE_REMEDIES for name, _ in prescription.chosen):
+            points = enlarge_examples(subject, points, LOOP_EXAMPLE_SIZE)
+        return CapturePair(request, points, self._compares_captures)
 
     def _make_path(self, name: str) -> Path:
         file, folder = f"{len(self.earlier)}-{name}", self.session.folder

@@ -12,7 +12,7 @@ import inspect
 import textwrap
 import types
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 import torch
@@ -34,9 +34,11 @@ from fairway.convert.rewrite.find import Site
 from fairway.convert.rewrite.functional import FunctionalRewriter
 from fairway.convert.rewrite.install import compile_function, install_functions
 from fairway.convert.rewrite.loop_checks import Refused
+from fairway.convert.rewrite.module_state import lift_loops, lift_method
 from fairway.convert.rewrite.outline import BLOCK_NAME, outline
 from fairway.convert.rewrite.scalars import RuntimeValue
 from fairway.convert.rewrite.script_blocks import ScriptBlock
+from fairway.convert.rewrite.state_plan import StatePlan, list_touched_methods, plan_state
 from fairway.convert.rewrite.tensor_aliases import allow_shared_inputs
 from fairway.diagnostics import Where
 from fairway.torch_internals import module_children
@@ -56,6 +58,8 @@ class RewriteCandidate:
     replacements: dict[types.FunctionType, RuntimeValue] = field(repr=False, compare=False)
     sites: tuple[Site, ...] = field(repr=False, compare=False)
     pieces: tuple[ScriptBlock, ...] = field(default=(), repr=False, compare=False)
+    state: StatePlan | None = field(default=None, repr=False, compare=False)
+    """The attributes that the rewritten loops carry."""
 
     def install(self) -> AbstractContextManager[None]:
         return _install(self)
@@ -78,7 +82,8 @@ def _install(rewrite: RewriteCandidate) -> Iterator[None]:
     try:
         for parameter in trained:
             parameter.requires_grad_(False)
-        with install_functions(rewrite.replacements, rewrite.model), allow_shared_inputs():
+        held = nullcontext() if rewrite.state is None else rewrite.state.install()
+        with install_functions(rewrite.replacements, rewrite.model), allow_shared_inputs(), held:
             yield
     finally:
         for piece in rewrite.pieces:
@@ -152,12 +157,16 @@ def make_functional_rewrite(model: torch.nn.Module, sites: tuple[Site, ...]) -> 
     """Rewrite loops as steps and choices as gathers. Raises `Refused` if that is impossible."""
     for site in sites:
         _refuse_module_names(site)
-    rewriter = _FunctionRewriter({(site.source.function, *_node_key(site.node)) for site in sites})
+    plan = plan_state(model)
+    rewriter = _FunctionRewriter({(site.source.function, *_node_key(site.node)) for site in sites}, plan)
     texts = []
     for function, module in {site.source.function: site.module for site in sites}.items():
         texts.append(rewriter.rewrite(function, module, inside=False))
+    if rewriter.is_lifting:
+        texts += rewriter.lift_methods()
     where = tuple(site.suspect.where for site in sites)
-    return RewriteCandidate("scan", where, "\n\n".join(texts), model, dict(rewriter.replacements), sites)
+    state = plan if rewriter.is_lifting else None
+    return RewriteCandidate("scan", where, "\n\n".join(texts), model, dict(rewriter.replacements), sites, state=state)
 
 
 def make_script_rewrite(model: torch.nn.Module, sites: tuple[Site, ...]) -> RewriteCandidate:
@@ -223,8 +232,10 @@ def _node_key(node: ast.AST) -> tuple[str, int, int]:
 class _FunctionRewriter:
     """Rewrites functions, and also the functions that their loops call."""
 
-    def __init__(self, marked: Marked) -> None:
-        self.marked = marked
+    def __init__(self, marked: Marked, plan: StatePlan) -> None:
+        self.marked, self.plan = marked, plan
+        self.is_lifting = False
+        """Whether a loop carries attributes of modules."""
         self.replacements: dict[types.FunctionType, RuntimeValue] = {}
         self.called: dict[types.FunctionType, RuntimeValue] = {}
 
@@ -235,6 +246,14 @@ class _FunctionRewriter:
         scope = {**collect_visible_names(function), "self": module}
 
         suspect = _make_marker(function, self.marked)
+        given = source.tree
+        if not inside:
+            try:
+                given, suspect = lift_loops(source.tree, function, module, self.plan, suspect)
+            except Refused as refused:
+                refused.where = _make_where(source, refused.line)
+                raise
+            self.is_lifting |= given is not source.tree
 
         def convert(target: ast.expr) -> str | None:
             made = self._rewrite_callee(target, scope, expressions.hidden, module)
@@ -245,15 +264,35 @@ class _FunctionRewriter:
             return name
 
         expressions = Expressions(scope, suspect, convert)
-        expressions.chosen = _find_chosen_names(source.tree, suspect)
+        expressions.chosen = _find_chosen_names(given, suspect)
         try:
-            tree = FunctionalRewriter(source.tree, expressions, suspect).rewrite(inside)
+            tree = FunctionalRewriter(given, expressions, suspect).rewrite(inside)
         except Refused as refused:
             refused.where = _make_where(source, refused.line)
             raise
         made, text = _compile(tree, source, extra)
         (self.called if inside else self.replacements)[function] = made
         return text
+
+    def lift_methods(self) -> list[str]:
+        """Rewrite the methods that may change the attributes that loops carry. Those that cannot be are left alone."""
+        texts = []
+        for function, module in list_touched_methods(self.plan):
+            source = read_source(function)
+            assert source is not None, "its attributes were read"
+            extra: dict[str, RuntimeValue] = {RUNTIME: runtime}
+            scope = {**collect_visible_names(function), "self": module}
+            suspect = _make_marker(function, self.marked)
+            expressions = Expressions(scope, suspect, lambda target: None)
+            try:
+                tree = lift_method(source.tree, function, module, self.plan)
+                new = FunctionalRewriter(tree, expressions, suspect).rewrite(inside=True)
+                self.plan.lifted[function], text = _compile(new, source, extra)
+            except Refused as refused:
+                self.plan.refused[function.__name__] = refused.reason
+                continue
+            texts.append(text)
+        return texts
 
     def _rewrite_callee(
         self, target: ast.expr, scope: dict[str, RuntimeValue], hidden: set[str], module: torch.nn.Module

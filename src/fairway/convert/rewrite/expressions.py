@@ -16,6 +16,8 @@ from fairway.convert.rewrite.lists import read_counting_list
 from fairway.convert.rewrite.scalars import RuntimeValue
 
 RUNTIME = "_fw"
+ALIGNED_MARK = "fairway_aligned"
+"""Set on slices to write into whose values are computed for the entire dim."""
 _BUILTINS = {
     "min": "min_",
     "max": "max_",
@@ -27,11 +29,13 @@ _BUILTINS = {
     "zip": "zip_",
     "reversed": "reversed_",
 }
-_INSIDE = {"int": "int_", "float": "float_", "str": "text"}
+_INSIDE = {"int": "int_", "float": "float_", "bool": "bool_", "str": "text"}
 _LIBRARY: list[tuple[object, str]] = [
     (torch.stack, "stack"),
     (torch.cat, "cat"),
     (torch.concat, "cat"),
+    (torch.allclose, "allclose"),
+    (torch.equal, "equal"),
     (torch.tensor, "tensor"),
     (torch.as_tensor, "tensor"),
     (math.ceil, "ceil"),
@@ -96,6 +100,29 @@ class Expressions(ast.NodeTransformer):
         self.chosen: set[str] = set()
         self.varying: set[str] = set()
         self.hidden: set[str] = set()
+        self.filled: set[str] = set()
+        """Lists that a loop has filled for as long as values say."""
+
+    def truth(self, test: ast.expr) -> ast.expr:
+        """Rewrite what asks whether such a list is empty."""
+        match test:
+            case ast.Name(id=name) if name in self.filled:
+                return call_runtime("has_items", test)
+            case ast.UnaryOp(op=ast.Not()):
+                return ast.UnaryOp(test.op, self.truth(test.operand))
+            case ast.Compare(
+                left=ast.Call(func=ast.Name(id="len"), args=[ast.Name(id=name) as held]),
+                ops=[ast.Gt() | ast.NotEq()],
+                comparators=[ast.Constant(value=0)],
+            ) if name in self.filled:
+                return call_runtime("has_items", held)
+            case ast.Compare(
+                left=ast.Call(func=ast.Name(id="len"), args=[ast.Name(id=name) as held]),
+                ops=[ast.Eq()],
+                comparators=[ast.Constant(value=0)],
+            ) if name in self.filled:
+                return ast.UnaryOp(ast.Not(), call_runtime("has_items", held))
+        return test
 
     def within(self, node: ast.expr) -> ast.expr:
         """Rewrite an expression as for the inside of a loop."""
@@ -144,9 +171,9 @@ class Expressions(ast.NodeTransformer):
         return name in _INSIDE and self.inside and len(node.args) == 1 and not node.keywords
 
     def _library_call(self, node: ast.Call) -> ast.AST:
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "unbind" and self.iterated:
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("unbind", "split") and self.iterated:
             own = [] if self._live(node.func.value) is torch else [node.func.value]
-            call = call_runtime("unbind", *own, *node.args)
+            call = call_runtime(node.func.attr, *own, *node.args)
             call.keywords = node.keywords
             return call
         if isinstance(node.func, ast.Attribute) and not node.keywords:
@@ -186,8 +213,38 @@ class Expressions(ast.NodeTransformer):
         none = ast.Constant(None)
         bounds = [none if b is None else self.visit(b) for b in (node.lower, node.upper, node.step)]
         if any(b is not None and _find_names(b) & self.varying for b in (node.lower, node.upper)):
-            return call_runtime("TensorSlice", *bounds)
+            aligned = [ast.Constant(True)] if getattr(node, ALIGNED_MARK, False) else []
+            return call_runtime("TensorSlice", *bounds, *aligned)
         return ast.Call(ast.Name("slice", ast.Load()), bounds, [])
+
+    def align_slices(self, statements: list[ast.stmt], varying: set[str]) -> None:
+        """Let a loop compute with entire dims where it reads and writes the same part, whose length changes.
+
+        `keep[i + 1:] &= overlap[i, i + 1:] < 0.5` reads all columns, and writes those from `i + 1` on.
+        """
+        outer, self.varying = self.varying, self.varying | varying
+        slices = [node for statement in statements for node in ast.walk(statement) if isinstance(node, ast.Slice)]
+        moving = [node for node in slices if self._moves(node)]
+        written = {
+            id(part)
+            for statement in statements
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+            for part in (node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice])
+        }
+        self.varying = outer
+        sides = {id(node) in written for node in moving}
+        if len({ast.unparse(node) for node in moving}) != 1 or sides != {True, False}:
+            return
+        for node in moving:
+            if id(node) in written:
+                setattr(node, ALIGNED_MARK, True)
+            else:
+                node.lower = node.upper = node.step = None
+
+    def _moves(self, node: ast.Slice) -> bool:
+        bounds = [bound for bound in (node.lower, node.upper) if bound is not None]
+        return any(_find_names(bound) & self.varying for bound in bounds) and self._fixed_length(node) is None
 
     def _fixed_length(self, node: ast.Slice) -> ast.expr | None:
         """Return `upper - lower`, or None if something in it changes from step to step."""
@@ -206,6 +263,7 @@ class Expressions(ast.NodeTransformer):
         return ast.parse(written, mode="eval").body
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        node.test = self.truth(node.test)
         self.generic_visit(node)
         if not self.inside:
             return node

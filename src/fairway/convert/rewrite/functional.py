@@ -122,6 +122,8 @@ class FunctionalRewriter:
             raise Refused("a `while` inside the loop cannot be turned into steps; write it as `for`", node.lineno)
         if self.loop is not None:
             return self._rewrite_in_loop(node, before)
+        if isinstance(node, ast.If):
+            node.test = self.expressions.truth(node.test)
         for field in ("body", "orelse", "finalbody"):
             if isinstance(getattr(node, field, None), list):
                 setattr(node, field, self.rewrite_block(getattr(node, field), set(before)))
@@ -226,6 +228,8 @@ class FunctionalRewriter:
         filled = find_lists_by_value(node, before)
         check_filled_by_one_loop(node, filled)
         node = push_items(node, filled)
+        varying = {*find_bound_names([node.target]), *find_bound_names(node.body)}
+        self.expressions.align_slices(node.body, varying)
         flag = f"_ended_{node.lineno}" if any(map(ends_loop, node.body)) else None
         prelude: list[ast.stmt] = []
         if flag is not None:
@@ -233,6 +237,12 @@ class FunctionalRewriter:
             prelude = [ast.Assign([ast.Name(flag, ast.Store())], ast.Constant(False))]
             before = before | {flag}
         names = find_loop_names(node, self.tree, self.loop, before)
+        if flag is not None and names.last:  # carried, from the first step on
+            late = set(names.last) - set(find_bound_names([node.target]))
+            unbound = ast.Attribute(ast.Name(RUNTIME, ast.Load()), "UNBOUND", ast.Load())
+            prelude += [ast.Assign([ast.Name(name, ast.Store())], unbound) for name in sorted(late)]
+            before = before | late
+            names = find_loop_names(node, self.tree, self.loop, before)
         if flag is not None and names.last:
             raise Refused(
                 f"the loop ends early, and `{names.last[0]}` is read after it; compute every step and "
@@ -263,6 +273,8 @@ class FunctionalRewriter:
         if filled:
             indices: list[ast.expr] = [ast.Constant(names.carried.index(name)) for name in filled]
             call.keywords.append(ast.keyword("filled", ast.Tuple(indices, ast.Load())))
+        if is_outermost:
+            self.expressions.filled |= set(filled)
         into = ast.Tuple([store_names(names.carried), store_names(names.lists), store_names(names.last)], ast.Store())
         return [*prelude, define, ast.Assign([into], call)]
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from fairway.convert.rewrite.scalars import RuntimeValue, Unrewritable
 from fairway.convert.rewrite.subscripts import get
@@ -122,6 +123,14 @@ def unbind(held: RuntimeValue, dim: int = 0) -> RuntimeValue:
     return Rows(held.movedim(dim, 0)) if isinstance(held, torch.Tensor) else held.unbind(dim)
 
 
+def split(held: RuntimeValue, split_size: RuntimeValue, dim: int = 0) -> RuntimeValue:
+    """Return `held.split(1, dim)` for a loop to run over. Other parts may differ in length, and stay a tuple."""
+    if not isinstance(held, torch.Tensor) or not isinstance(split_size, int) or split_size != 1:
+        return held.split(split_size, dim)
+    front = held.movedim(dim, 0)
+    return Steps(0, front.shape[0], 1, lambda k: get(front, k).unsqueeze(dim))
+
+
 def rows(held: RuntimeValue) -> torch.Tensor:
     """Return the rows that one step put into a list."""
     if isinstance(held, Rows):
@@ -155,6 +164,8 @@ def cat(held: RuntimeValue, dim: int = 0) -> torch.Tensor:
     if not isinstance(held, Rows):
         return torch.cat(held, dim)
     place = dim if dim >= 0 else dim + held.tensor.dim() - 1
+    if statically_known_true(held.tensor.shape[place + 1] == 1):  # a reshape asks for the length, which may be a value
+        return held.tensor.movedim(0, place).squeeze(place + 1)
     return held.tensor.movedim(0, place).flatten(place, place + 1)
 
 
@@ -162,6 +173,11 @@ def len_(held: RuntimeValue) -> RuntimeValue:
     if isinstance(held, Rows):
         return held.tensor.shape[0]
     return held.shape[0] if isinstance(held, torch.Tensor) else len(held)
+
+
+def has_items(held: RuntimeValue) -> bool:
+    """Return whether a list is not empty. One that a loop filled counts as such: its rows may be none."""
+    return isinstance(held, Rows) or bool(held)
 
 
 def sum_(held: RuntimeValue, start: RuntimeValue = 0) -> RuntimeValue:

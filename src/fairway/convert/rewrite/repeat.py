@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from fairway.convert.rewrite.filled_lists import Growing, enter_loop, start_filling
+from fairway.convert.rewrite.grown import MAX_UNROLLED_STEPS, unroll_growing
 from fairway.convert.rewrite.iterables import MOST_STEPS, Rows, Steps, extend, over, rows
 from fairway.convert.rewrite.scalars import UNBOUND, RuntimeValue, Unrewritable, as_tensor, inside, select
 from fairway.torch_internals import scan, tree_flatten, tree_unflatten, while_loop
@@ -142,29 +143,39 @@ def _capture_steps(held: Steps, step: Step, carried: tuple[RuntimeValue, ...], l
         held = replace(held, stop=stop)
     if isinstance(start, torch.Tensor) or isinstance(stop, torch.Tensor):
         return _run_until(held, step, carried)
+    is_maybe_empty = not (isinstance(start, int) and start == 0 and held.step > 0)
     before = None
     if carried:
         first = step(held.at(torch.scalar_tensor(start, dtype=torch.int64)), carried)
         if not _is_alike(carried, first[0]):
             # The first step makes what the others carry (from None, 0 or another shape), so it runs before the loop.
-            before, carried, start = first, first[0], start + held.step
+            before, carried = first, first[0]
     leaves, form = tree_flatten(carried)
     init = [_copy_contiguous(as_tensor(value)) for value in leaves] or [torch.zeros(())]
 
     def combine(state: list[RuntimeValue], k: torch.Tensor) -> RuntimeValue:
-        ends, news, bound = step(held.at(k), tree_unflatten(state[: len(leaves)], form))
+        # ONNX Runtime's Scan refuses a loop without steps. So there is one step more than needed, without effect.
+        is_over = (k >= stop if held.step > 0 else k <= stop) if is_maybe_empty else None
+        place = k if is_over is None else torch.where(is_over, k - held.step, k)
+        ends, news, bound = step(held.at(place), tree_unflatten(state[: len(leaves)], form))
         ended, form_after = tree_flatten(ends)
         if form_after != form:
             raise Unrewritable("a step returns another structure than it takes")
-        kept = [_copy_contiguous(as_tensor(value, old)) for value, old in builtins.zip(ended, state, strict=False)]
-        return kept or [state[0].clone()], [_copy_contiguous(as_tensor(value)) for value in (*news, *bound)]
+        kept = [as_tensor(value, old) for value, old in builtins.zip(ended, state, strict=False)]
+        rows_made = [as_tensor(value) for value in (*news, *bound)]
+        if before is not None:  # the first step is in the loop again, without effect
+            is_first = k == start
+            kept = [select(is_first, old, new) for old, new in builtins.zip(state, kept, strict=False)]
+            olds = map(as_tensor, (*before[1], *before[2]))
+            rows_made = [select(is_first, old, new) for old, new in builtins.zip(olds, rows_made, strict=True)]
+        if is_over is not None:
+            kept = [select(is_over, old, new) for old, new in builtins.zip(state, kept, strict=False)]
+        return [*map(_copy_contiguous, kept)] or [state[0].clone()], [*map(_copy_contiguous, rows_made)]
 
-    ends, ys = scan(combine, init, torch.arange(start, stop, held.step))
-    if before is not None:
-        ys = [
-            torch.cat([as_tensor(a).unsqueeze(0), b])
-            for a, b in builtins.zip((*before[1], *before[2]), ys, strict=True)
-        ]
+    end = stop + held.step if is_maybe_empty else stop
+    ends, ys = scan(combine, init, torch.arange(start, end, held.step))
+    if is_maybe_empty:
+        ys = [y.narrow(0, 0, y.shape[0] - 1) for y in ys]
     handed_on = tree_unflatten(list(ends[: len(leaves)]), form)
     return handed_on, tuple(ys[:lists]), tuple([y[-1] for y in ys[lists:]])
 
@@ -202,6 +213,8 @@ def _run_until_ended(held: RuntimeValue, step: Step, carried: tuple[RuntimeValue
     start, stop = as_tensor(held.start), as_tensor(held.stop)
     first = step(held.at(start), carried)[0]
     if not _is_alike(carried, first):  # the first step makes what the others carry
+        if _grows_at_each_step(held, step, first):
+            return unroll_growing(held, step, carried, ended), (), ()
         carried, start = first, start + held.step
     leaves, form = tree_flatten(carried)
 
@@ -225,6 +238,17 @@ def _run_until_ended(held: RuntimeValue, step: Step, carried: tuple[RuntimeValue
     init = (start.clone(), *[_copy_contiguous(as_tensor(value)) for value in leaves])
     state = while_loop(more, again, init)[1:]  # type: ignore[no-untyped-call]
     return tree_unflatten(list(state), form), (), ()
+
+
+def _grows_at_each_step(held: Steps, step: Step, first: tuple[RuntimeValue, ...]) -> bool:
+    """Return whether a loop with few steps makes a tensor longer at each of them, so that no operator can carry it."""
+    if not isinstance(held.start, int) or not isinstance(held.stop, int):
+        return False
+    count = len(range(held.start, held.stop, held.step))
+    if not 2 < count <= MAX_UNROLLED_STEPS:
+        return False
+    second = step(held.at(torch.tensor(held.start + held.step)), first)[0]
+    return not _is_alike(first, second)
 
 
 def _unroll_until_ended(

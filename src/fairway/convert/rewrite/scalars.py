@@ -35,6 +35,9 @@ def tensor(value: RuntimeValue, *args: RuntimeValue, **kwargs: RuntimeValue) -> 
     """Return a tensor that keeps the size it was made from, so that `.item()` returns the size."""
     if isinstance(value, torch.Tensor):
         return value.clone()
+    rows = getattr(value, "tensor", None)
+    if isinstance(rows, torch.Tensor):  # a list of numbers that a loop made
+        return rows.to(**kwargs)
     made = torch.tensor(value, *args, **kwargs)
     if isinstance(value, torch.SymInt):
         made.fairway_size = value  # type: ignore[attr-defined]
@@ -86,6 +89,21 @@ def float_(value: RuntimeValue) -> RuntimeValue:
     if isinstance(value, torch.Tensor):
         return value.to(torch.float64)
     return value if isinstance(value, torch.SymFloat) else float(value)
+
+
+def bool_(value: RuntimeValue) -> RuntimeValue:
+    return _to_bool(value.reshape(())) if isinstance(value, torch.Tensor) else bool(value)
+
+
+def allclose(
+    value: torch.Tensor, other: torch.Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> torch.Tensor:
+    """Return `torch.allclose` as a tensor, which a graph can compute."""
+    return torch.isclose(value, other, rtol, atol, equal_nan).all()
+
+
+def equal(value: torch.Tensor, other: torch.Tensor) -> RuntimeValue:
+    return (value == other).all() if value.shape == other.shape else False
 
 
 def text(value: RuntimeValue) -> RuntimeValue:
@@ -195,6 +213,8 @@ def select(test: torch.Tensor, yes: RuntimeValue, no: RuntimeValue) -> RuntimeVa
         return type(yes)([select(test, a, b) for a, b in zip(yes, no, strict=True)])
     if no is UNBOUND or yes is no:
         return yes
+    if isinstance(yes, dict) and isinstance(no, dict) and yes.keys() == no.keys():
+        return {key: select(test, yes[key], no[key]) for key in yes}
     if yes is UNBOUND:
         return no
     if isinstance(yes, Selectable) and isinstance(no, Selectable):
@@ -206,10 +226,14 @@ def select(test: torch.Tensor, yes: RuntimeValue, no: RuntimeValue) -> RuntimeVa
     yes, no = as_tensor(yes, no), as_tensor(no, yes)
     if yes.shape != no.shape and yes.dim() > 0 and no.dim() > 0:
         raise Unrewritable("the two sides of a branch give tensors of different shapes")
-    if yes.dtype == no.dtype == torch.bool:  # ONNX Runtime has no Where for bools
-        test = _to_bool(test)
+    return where(_to_bool(test), yes, no)
+
+
+def where(test: torch.Tensor, yes: torch.Tensor, no: torch.Tensor) -> torch.Tensor:
+    """Return `torch.where`. ONNX Runtime has no Where for bools."""
+    if yes.dtype == no.dtype == torch.bool:
         return torch.logical_or(torch.logical_and(test, yes), torch.logical_and(torch.logical_not(test), no))
-    return torch.where(_to_bool(test), yes, no)
+    return torch.where(test, yes, no)
 
 
 def choose(test: RuntimeValue, yes: Callable[[], object], no: Callable[[], object]) -> RuntimeValue:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fairway.convert.rewrite.scalars import OPERATORS, RuntimeValue, Unrewritable, as_tensor
+from fairway.convert.rewrite.scalars import OPERATORS, RuntimeValue, Unrewritable, as_tensor, where
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class TensorSlice:
     start: RuntimeValue
     stop: RuntimeValue
     step: RuntimeValue
+    is_aligned: bool = False
+    """Whether what is written has an element for each of the dim, of which those of the slice are taken."""
 
 
 def _is_moving(part: RuntimeValue) -> bool:
@@ -100,12 +102,10 @@ def _take(held: torch.Tensor, dim: int, index: torch.Tensor) -> torch.Tensor:
 def _take_all(held: torch.Tensor, parts: list[RuntimeValue]) -> torch.Tensor:
     if any(isinstance(part, FixedLengthSlice) or part is None for part in parts):
         raise Unrewritable("a subscript has both an index tensor and a slice that moves")
-    numbers = [isinstance(part, torch.Tensor) and part.dim() == 0 for part in parts]
-    if any(numbers) and all(isinstance(part, torch.Tensor) or part == slice(None) for part in parts):
-        # Python's subscripts read a tensor without dims as a number, which a capture cannot know.
-        indices = [part if isinstance(part, torch.Tensor) else None for part in parts]
-        return torch.ops.aten.index.Tensor(held, indices)  # type: ignore[no-any-return]
-    return held[tuple(parts)]
+    # Plain slices first; then all indices together. `held[...]` asks an index without dims for its number.
+    slices = tuple(_to_static(part) if isinstance(part, slice | TensorSlice) else slice(None) for part in parts)
+    index = [None if isinstance(part, slice | TensorSlice) else as_tensor(part) for part in parts]
+    return torch.ops.aten.index.Tensor(held[slices], index)  # type: ignore[no-any-return]
 
 
 _CONTAINER_TYPES, _KEY_TYPES = (dict, list), (int, str)
@@ -142,7 +142,7 @@ def put(held: RuntimeValue, key: RuntimeValue, value: RuntimeValue, sign: str = 
         mask = inside if mask is None else mask & inside
     new = OPERATORS[sign](held, value) if sign else value.expand(held.shape)
     new = new.to(held.dtype)
-    return new if mask is None else torch.where(mask, new, held)
+    return new if mask is None else where(mask, new, held)
 
 
 def _locate_writes(
@@ -162,7 +162,7 @@ def _locate_writes(
     inside = (at >= start) & (at < stop)
     if step != 1:
         inside = inside & ((at - start) % step == 0)
-    if value.shape[dim] != 1:
+    if not (isinstance(part, TensorSlice) and part.is_aligned) and value.shape[dim] != 1:
         where = torch.clamp((at - start) // step, min=0, max=value.shape[dim] - 1)
         value = _take(value, dim, where)
     return inside, value

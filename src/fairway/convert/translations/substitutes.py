@@ -3,6 +3,8 @@
 - `take_along_dim`, `kron` and `tensor_split` read sizes as plain numbers in C++, so torch.export fixes dynamic dims.
 - The inverse of a real Fourier transform without a length, the mean of complex numbers and `istft` read sizes as plain
   numbers, too. `istft` adds the inverse spectra of the frames up.
+- `x.data` is a tensor that no capture follows (torch.export without `strict`, torch 2.13).
+- `one_hot` and `linspace` ask for their length as a plain number, also if it is a value.
 - `rrelu` without training is captured as an operator that fills a tensor with noise, which has no translation either.
 - Covariances, combinations, least squares and narrowing by a tensor are in `statistics`.
 - A transposed convolution to a given size takes its padding from that size, but in ONNX the padding is a constant of
@@ -16,10 +18,11 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.overrides import TorchFunctionMode
 
 from fairway.convert.translations import statistics
-from fairway.torch_internals import Untyped
+from fairway.torch_internals import Untyped, check
 
 
 def take_along_dim(input: torch.Tensor, indices: torch.Tensor, dim: int | None = None) -> torch.Tensor:
@@ -41,6 +44,33 @@ def rrelu(
     input: torch.Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
 ) -> Untyped:
     return NotImplemented if training else torch.nn.functional.leaky_relu(input, (lower + upper) / 2, inplace)
+
+
+def read_data(input: torch.Tensor) -> torch.Tensor:
+    """Return `input.data`, which a capture without `strict` takes for a constant."""
+    return input.detach()
+
+
+def one_hot(input: torch.Tensor, num_classes: Untyped = -1) -> Untyped:
+    """Take the number of classes, if it is a value, for a size that is not negative."""
+    if isinstance(num_classes, int) and num_classes != -1:
+        return NotImplemented
+    number = (input.max() + 1).item() if isinstance(num_classes, int) else num_classes
+    if isinstance(number, torch.SymInt):
+        check(number >= 0)
+    return (input.unsqueeze(-1) == torch.arange(number, device=input.device)).to(torch.int64)
+
+
+def linspace(start: Untyped, end: Untyped, steps: Untyped, **settings: Untyped) -> Untyped:
+    """Count up to a length that is a value. As in PyTorch, the second half counts back from the end."""
+    is_value = isinstance(steps, torch.SymInt) and bool(free_unbacked_symbols(steps))
+    if not is_value or not all(isinstance(bound, int | float) for bound in (start, end)) or "out" in settings:
+        return NotImplemented
+    check(steps >= 0)
+    places = torch.arange(steps, device=settings.get("device")).to(settings.get("dtype") or torch.get_default_dtype())
+    last = torch.scalar_tensor(steps, dtype=places.dtype) - 1
+    step = (end - start) / last.clamp(min=1)
+    return torch.where(2 * places <= last, start + step * places, end - step * (last - places))
 
 
 def kron(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
@@ -173,6 +203,9 @@ SUBSTITUTES: dict[Untyped, Callable[..., Untyped]] = {
     torch.take_along_dim: take_along_dim,
     torch.Tensor.take_along_dim: take_along_dim,
     torch.nn.functional.rrelu: rrelu,
+    torch.Tensor.data.__get__: read_data,  # type: ignore[attr-defined]
+    torch.nn.functional.one_hot: one_hot,
+    torch.linspace: linspace,
     torch.kron: kron,
     torch.fft.irfft: irfft,
     torch.fft.irfft2: irfft2,

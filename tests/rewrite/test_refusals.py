@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
@@ -25,13 +27,12 @@ class ReturnsFromANestedLoop(nn.Module):
         return -total
 
 
-class ReadsANameAfterItBreaks(nn.Module):
+class ReadsItsIndexAfterItBreaks(nn.Module):
     def forward(self, x):
         for i in range(x.shape[1]):
-            row = x[:, i]
-            if row.max() > 3:
+            if x[:, i].max() > 3:
                 break
-        return row
+        return x[:, i]
 
 
 class InsertsAtTheFront(nn.Module):
@@ -50,15 +51,12 @@ class ReadsItsList(nn.Module):
         return torch.stack(rows, 1)
 
 
-class WritesThroughAnAttribute(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("memory", torch.zeros(4, 3))
-
+class WritesThroughAnObject(nn.Module):
     def forward(self, x):
+        totals = SimpleNamespace(sum=x[0, 0])
         for i in range(x.shape[1]):
-            self.memory[0] = x[0, i]
-        return self.memory + x[0, 0]
+            totals.sum = totals.sum + x[0, i]
+        return totals.sum
 
 
 class CopiesIntoAView(nn.Module):
@@ -82,9 +80,9 @@ REASONS = [
         "and mask the rest with torch.where",
     ),
     (
-        ReadsANameAfterItBreaks,
+        ReadsItsIndexAfterItBreaks,
         "for i in range(x.shape[1]):",
-        "the loop ends early, and `row` is read after it; compute every step and mask the rest with torch.where",
+        "the loop ends early, and `i` is read after it; compute every step and mask the rest with torch.where",
     ),
     (
         InsertsAtTheFront,
@@ -98,10 +96,10 @@ REASONS = [
         "step before under another name",
     ),
     (
-        WritesThroughAnAttribute,
-        "self.memory[0] = x[0, i]",
-        "the loop writes through `self.memory`, which may be another "
-        "name's tensor; give the tensor a plain name before the loop and write into that",
+        WritesThroughAnObject,
+        "totals.sum = totals.sum + x[0, i]",
+        "the loop writes through `totals.sum`, which may be another name's tensor; "
+        "bind a plain name and write it after the loop",
     ),
 ]
 

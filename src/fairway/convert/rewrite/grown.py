@@ -50,7 +50,7 @@ def _take_step(column: Sequence[RuntimeValue], place: torch.Tensor) -> RuntimeVa
     value = rows.index_select(0, place.reshape(1)).squeeze(0)
     for dim in grown:
         sizes = torch.stack([as_tensor(item.shape[dim]) for item in column])
-        length = sizes.index_select(0, place.reshape(1)).item()
+        length: RuntimeValue = sizes.index_select(0, place.reshape(1)).item()
         check(length >= 0)
         check(length <= last.shape[dim])
         value = value.narrow(dim, 0, length)

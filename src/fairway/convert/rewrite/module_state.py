@@ -12,6 +12,7 @@ import ast
 import copy
 import types
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 
@@ -29,6 +30,7 @@ from fairway.convert.rewrite.state_plan import StatePlan
 
 STATE = "_state"
 Suspect = Callable[[ast.AST], bool]
+NodeType = TypeVar("NodeType", bound=ast.AST)
 
 
 def lift_loops(
@@ -348,10 +350,10 @@ def _changes_state(node: ast.expr) -> bool:
     return any(isinstance(part, ast.Attribute) and part.attr in names for part in ast.walk(node))
 
 
-def _place(node: ast.AST, like: ast.AST, line: int):  # type: ignore[no-untyped-def]
+def _place(node: NodeType, like: ast.AST, line: int) -> NodeType:
+    """Give new nodes a place in the user's file. What runs after a loop has a line behind it."""
     for part in ast.walk(node):
         if not hasattr(part, "lineno") and isinstance(part, ast.stmt | ast.expr):
             ast.copy_location(part, like)
-            part.lineno = line
-            part.end_lineno = line
+            part.lineno = part.end_lineno = line
     return node

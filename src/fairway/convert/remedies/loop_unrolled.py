@@ -2,9 +2,10 @@
 
 The exporter runs the loop and records its steps, so the file always repeats the example's number of steps. The remedy
 rewrites the user's function. For torch.export the loop becomes a `scan` or a `while_loop`, and for the traced routes
-TorchScript compiles it. A loop that ends on a value, by `break`, `return` or `while`, becomes a `while_loop`. The
-remedy refuses, for example, a `while` that fills a list, a `return` in a loop that is not at the top of its function, a
-list that is read while every step fills it, and writes through another name.
+TorchScript compiles it. A loop that ends on a value, by `break`, `return` or `while`, becomes a `while_loop`.
+Attributes that modules change inside the loop, as spiking layers do, are carried by it. The remedy refuses, for
+example, a `while` that fills a list, a `return` in a loop that is not at the top of its function, a list that is read
+while every step fills it, and writes through another name.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """The substitutes against the functions that they replace, in eager PyTorch."""
 
+import contextlib
+
 import pytest
 import torch
 
-from fairway.convert.translations.substitutes import SUBSTITUTES
+from fairway.convert.translations.substitutes import SUBSTITUTES, SubstituteMode
 
 
 def _complex(*shape):
@@ -56,3 +58,39 @@ def test_a_tensor_split_into_so_many_parts(sections, dim):
 def test_a_product_of_kronecker(shapes):
     a, b = (torch.randn(shape, generator=torch.Generator().manual_seed(2)) for shape in shapes)
     assert torch.equal(SUBSTITUTES[torch.kron](a, b), torch.kron(a, b))
+
+
+class LengthsByValue(torch.nn.Module):
+    """Lengths that are values, and `.data` of an input."""
+
+    def forward(self, x, labels):
+        longest = labels.max().item()
+        table = torch.linspace(-1, 2, longest + 1)
+        hot = torch.nn.functional.one_hot(labels)
+        given = torch.nn.functional.one_hot(labels, num_classes=longest + 2)
+        return table[labels] * x.data, table, hot, given
+
+
+def _export(model, args, mode):
+    dims = ({0: torch.export.Dim.DYNAMIC}, {0: torch.export.Dim.DYNAMIC})
+    with mode:
+        return torch.export.export(model, args, dynamic_shapes=dims, strict=False).module()
+
+
+def _draw(length):
+    generator = torch.Generator().manual_seed(length)
+    return torch.randn(length, generator=generator), torch.randint(0, length, (length,), generator=generator)
+
+
+def test_lengths_by_value_and_data_are_captured():
+    used = []
+    program = _export(LengthsByValue(), _draw(5), SubstituteMode(lambda: used.append(1)))
+    assert len(used) == 4
+    for length in (5, 8, 1):
+        for ours, plain in zip(program(*_draw(length)), LengthsByValue()(*_draw(length)), strict=True):
+            torch.testing.assert_close(ours, plain, rtol=0, atol=1e-6)
+
+
+def test_torch_captures_no_length_by_value_itself():
+    with pytest.raises(Exception, match=r"data-dependent|fake tensor"):
+        _export(LengthsByValue(), _draw(5), contextlib.nullcontext())

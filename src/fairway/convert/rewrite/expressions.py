@@ -13,6 +13,7 @@ import torch
 
 from fairway.convert.rewrite.call_graph import MISSING, look_up, split_attributes
 from fairway.convert.rewrite.lists import read_counting_list
+from fairway.convert.rewrite.ragged import PART, read_ragged
 from fairway.convert.rewrite.scalars import RuntimeValue
 
 RUNTIME = "_fw"
@@ -34,6 +35,7 @@ _LIBRARY: list[tuple[object, str]] = [
     (torch.stack, "stack"),
     (torch.cat, "cat"),
     (torch.concat, "cat"),
+    (torch.nn.utils.rnn.pad_sequence, "pad_sequence"),
     (torch.allclose, "allclose"),
     (torch.equal, "equal"),
     (torch.tensor, "tensor"),
@@ -184,11 +186,24 @@ class Expressions(ast.NodeTransformer):
                 return call_runtime("tolist", base)
             if method == "astype" and len(node.args) == 1:
                 return call_runtime("astype", base, node.args[0])
+        split = self._split_by_values(node)
+        if split is not None:
+            return split
         live = self._live(node.func)
         for function, name in _LIBRARY:
             if live is function:
                 node.func = ast.Attribute(ast.Name(RUNTIME, ast.Load()), name, ast.Load())
         return node
+
+    def _split_by_values(self, node: ast.Call) -> ast.AST | None:
+        """Return `torch.split(x, sizes.tolist())` or `x.split(sizes.tolist())` by the tensor of sizes."""
+        if not isinstance(node.func, ast.Attribute) or node.func.attr != "split" or node.keywords:
+            return None
+        given = node.args if self._live(node.func.value) is torch else [node.func.value, *node.args]
+        sizes = given[1] if len(given) == 2 else None
+        if not isinstance(sizes, ast.Call) or not isinstance(sizes.func, ast.Attribute) or sizes.func.attr != "tolist":
+            return None
+        return call_runtime("split_ragged", given[0], sizes.func.value)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         if not isinstance(node.ctx, ast.Load) or isinstance(node.slice, ast.Constant):
@@ -297,6 +312,9 @@ class Expressions(ast.NodeTransformer):
     def visit_ListComp(self, node: ast.ListComp | ast.GeneratorExp) -> ast.AST:
         if not self.suspect(node):
             return self.generic_visit(node)
+        ragged = self._ragged_list(node)
+        if ragged is not None:
+            return ragged
         inside, varying = self.inside, set(self.varying)
         iterables = []
         for generator in node.generators:
@@ -311,6 +329,19 @@ class Expressions(ast.NodeTransformer):
         return body
 
     visit_GeneratorExp = visit_ListComp
+
+    def _ragged_list(self, node: ast.ListComp | ast.GeneratorExp) -> ast.AST | None:
+        """Return a list of rows that differ in length, or None for any other list."""
+        generator = node.generators[0]
+        parts = read_ragged(node.elt, generator.target)
+        if parts is None or len(node.generators) != 1 or generator.ifs or self.inside:
+            return None
+        outer, self.iterated = self.iterated, True
+        held = self.within(generator.iter)
+        self.iterated = outer
+        row, count = (make_lambda(generator.target, self.within(part)) for part in (parts.row, parts.count))
+        through = make_lambda(ast.Name(PART, ast.Store()), self.within(parts.through))
+        return call_runtime("make_ragged", held, row, count, through, ast.Constant(parts.is_repeated))
 
 
 def _find_names(node: ast.expr) -> set[str]:

@@ -162,7 +162,8 @@ def stack(held: RuntimeValue, dim: int = 0) -> torch.Tensor:
 
 def cat(held: RuntimeValue, dim: int = 0) -> torch.Tensor:
     if not isinstance(held, Rows):
-        return torch.cat(held, dim)
+        steps = getattr(held, "steps", None)  # rows of different lengths
+        return torch.cat(held, dim) if steps is None or dim != 0 else steps
     place = dim if dim >= 0 else dim + held.tensor.dim() - 1
     if statically_known_true(held.tensor.shape[place + 1] == 1):  # a reshape asks for the length, which may be a value
         return held.tensor.movedim(0, place).squeeze(place + 1)

@@ -21,6 +21,7 @@ from fairway.convert.rewrite.iterables import (
     zip_,
 )
 from fairway.convert.rewrite.lists import count
+from fairway.convert.rewrite.ragged import make_ragged, pad_sequence, split_ragged
 from fairway.convert.rewrite.repeat import collect, loop, nested
 from fairway.convert.rewrite.scalars import (
     UNBOUND,
@@ -97,6 +98,7 @@ __all__ = [
     "join",
     "len_",
     "loop",
+    "make_ragged",
     "max_",
     "min_",
     "negate",
@@ -104,6 +106,7 @@ __all__ = [
     "number",
     "open_state",
     "over",
+    "pad_sequence",
     "plain_int",
     "push",
     "put",
@@ -111,6 +114,7 @@ __all__ = [
     "reversed_",
     "rows",
     "split",
+    "split_ragged",
     "stack",
     "steps",
     "sum_",

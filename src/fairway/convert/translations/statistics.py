@@ -113,11 +113,11 @@ def linear_cross_entropy(
     return torch.nn.functional.linear_cross_entropy(input, linear_weight, target, **settings)
 
 
-def one_hot(tensor: torch.Tensor, num_classes: int = -1) -> Untyped:
-    """Compare with as many classes as the largest value asks for."""
-    if num_classes != -1:
+def one_hot(tensor: torch.Tensor, num_classes: Untyped = -1) -> Untyped:
+    """Compare with as many classes as the largest value asks for, or as a value says."""
+    if isinstance(num_classes, int) and num_classes != -1:
         return NotImplemented
-    count: Untyped = (tensor.max() + 1).item()
+    count: Untyped = (tensor.max() + 1).item() if isinstance(num_classes, int) else num_classes
     check(count >= 1)
     return (tensor[..., None] == torch.arange(count, device=tensor.device)).to(torch.int64)
 

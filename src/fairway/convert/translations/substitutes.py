@@ -4,7 +4,7 @@
 - The inverse of a real Fourier transform without a length, the mean of complex numbers and `istft` read sizes as plain
   numbers, too. `istft` adds the inverse spectra of the frames up.
 - `x.data` is a tensor that no capture follows (torch.export without `strict`, torch 2.13).
-- `one_hot` and `linspace` ask for their length as a plain number, also if it is a value.
+- `linspace` asks for its length as a plain number, also if it is a value.
 - `rrelu` without training is captured as an operator that fills a tensor with noise, which has no translation either.
 - Covariances, combinations, least squares and narrowing by a tensor are in `statistics`.
 - A transposed convolution to a given size takes its padding from that size, but in ONNX the padding is a constant of
@@ -49,16 +49,6 @@ def rrelu(
 def read_data(input: torch.Tensor) -> torch.Tensor:
     """Return `input.data`, which a capture without `strict` takes for a constant."""
     return input.detach()
-
-
-def one_hot(input: torch.Tensor, num_classes: Untyped = -1) -> Untyped:
-    """Take the number of classes, if it is a value, for a size that is not negative."""
-    if isinstance(num_classes, int) and num_classes != -1:
-        return NotImplemented
-    number = (input.max() + 1).item() if isinstance(num_classes, int) else num_classes
-    if isinstance(number, torch.SymInt):
-        check(number >= 0)
-    return (input.unsqueeze(-1) == torch.arange(number, device=input.device)).to(torch.int64)
 
 
 def linspace(start: Untyped, end: Untyped, steps: Untyped, **settings: Untyped) -> Untyped:
@@ -204,7 +194,6 @@ SUBSTITUTES: dict[Untyped, Callable[..., Untyped]] = {
     torch.Tensor.take_along_dim: take_along_dim,
     torch.nn.functional.rrelu: rrelu,
     torch.Tensor.data.__get__: read_data,  # type: ignore[attr-defined]
-    torch.nn.functional.one_hot: one_hot,
     torch.linspace: linspace,
     torch.kron: kron,
     torch.fft.irfft: irfft,

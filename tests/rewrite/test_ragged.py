@@ -43,7 +43,7 @@ class Repeated(Rows):
 
 
 class MeanOfEach(Rows):
-    """What the rows go through mixes their steps, so that it must not be applied to all of them together."""
+    """The rows go through something that mixes their steps, and must not be applied to all of them together."""
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         return torch.stack([x[i, :n].mean(0) for i, n in enumerate(lengths)])

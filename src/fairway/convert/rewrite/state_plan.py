@@ -1,4 +1,4 @@
-"""Which attributes the modules of a model change and read while they run, and the methods that may change them."""
+"""Find the attributes that the modules of a model change and read while they run, and the methods that may do so."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 from dataclasses import replace
 from typing import Any
 
@@ -350,3 +351,35 @@ class Bytes(nn.Module):
 def test_all_bytes_are_drawn() -> None:
     _, found = study(Bytes(), ["x: uint8[batch, 6]"], bounds={"batch": (1, 4)})
     assert found.ranges[0].values.high == 255
+
+
+class CollectorCallback:
+    """A callback of the garbage collector with a branch on a number that varies, as hypothesis has one."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, phase: str, info: dict[str, int]) -> None:
+        self.calls += 1
+        if self.calls > 10**9:
+            self.calls = 0
+
+
+def test_callbacks_of_the_garbage_collector_are_not_branches_of_the_model() -> None:
+    threshold, callback = gc.get_threshold(), CollectorCallback()
+    gc.callbacks.append(callback)
+    gc.set_threshold(1)
+    try:
+        _, learned = study(Always(), ["x: float32[n, 4]"])
+    finally:
+        gc.callbacks.remove(callback)
+        gc.set_threshold(*threshold)
+    assert callback.calls
+    assert not learned.unreached
+
+
+class Always(nn.Module):
+    """A model without branches that makes lists, so that garbage collections start."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + len([[] for _ in range(50)])

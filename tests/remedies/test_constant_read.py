@@ -326,10 +326,7 @@ def test_blocks_stand_for_others_only_if_their_values_agree(differs: bool, tmp_p
     assert found.route == "export-dynamic"
     assert bool(found.record.blocks) is not differs
     checked = fairway.verify(tmp_path / "a.onnx", model, LINES, bounds={"batch": (1, 9)}, level="quick")
-    # With few samples, one that is right only by an excuse makes the verdict `unproven`.
-    assert checked.verdict in ("verified", "unproven"), checked
-    assert checked.evidence is not None
-    assert checked.evidence.points_right == len(checked.evidence.tested), checked
+    assert checked.verdict == "verified", checked
 
 
 class Two(nn.Module):

@@ -22,6 +22,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from fairway.judge.runtimes.items import Item, Items, NamedItems
+from fairway.model.call_trace import TraceFunction, trace_calls
 from fairway.model.source import is_model_source
 
 _TENSOR_FACTORIES = (torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor)
@@ -59,7 +60,6 @@ def _list_positions(code: types.CodeType) -> list[tuple[int | None, int | None, 
     return list(code.co_positions())
 
 
-TraceFunction: TypeAlias = Callable[[types.FrameType, str, object], "TraceFunction | None"]
 Answer: TypeAlias = bool | int | tuple[int, ...]
 """The answer to a condition, the steps of a loop, or the shape of a list."""
 
@@ -90,13 +90,8 @@ def trace_branches(run: Callable[[], object], clock: Callable[[], int] = int) ->
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         return _make_tracer(jumps, trace, trace.paused.pop((id(frame), frame.f_code), Counter()))
 
-    before = sys.gettrace()
-    with _ListRecorder(trace):
-        sys.settrace(enter)
-        try:
-            run()
-        finally:
-            sys.settrace(before)
+    with _ListRecorder(trace), trace_calls(enter):
+        run()
     return trace
 
 

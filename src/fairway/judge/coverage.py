@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import dis
 import re
-import sys
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -19,10 +18,11 @@ from functools import cache
 
 import torch
 
-from fairway.judge.branch_trace import Span, TraceFunction, TraceSite, find_jumps, find_site_span, find_span
+from fairway.judge.branch_trace import Span, TraceSite, find_jumps, find_site_span, find_span
 from fairway.judge.conditions import ConditionSource, find_condition, find_outcomes, get_span
 from fairway.judge.leaves import ConditionPart, PlainValue, find_assignments, find_leaves
 from fairway.judge.value_reads import Place, ReadRecorder, Stack, ValueRead
+from fairway.model.call_trace import TraceFunction, trace_calls
 from fairway.model.sample import Sample
 from fairway.model.source import is_model_source
 from fairway.torch_internals import DisableTorchFunction
@@ -114,16 +114,11 @@ class Coverage:
             frame.f_trace_opcodes, frame.f_trace_lines = True, False
             return self._make_tracer(jumps, run)
 
-        before = sys.gettrace()
         mode: AbstractContextManager[object] = (
             nullcontext() if inputs is None else ReadRecorder(self.reads, run, inputs)
         )
-        with mode:
-            sys.settrace(enter)
-            try:
-                yield
-            finally:
-                sys.settrace(before)
+        with mode, trace_calls(enter):
+            yield
 
     def _make_tracer(self, jumps: Mapping[int, tuple[int, TraceSite]], run: int) -> TraceFunction:
         last = -1

@@ -7,7 +7,6 @@ refuses one. Floats are tried in every flavor.
 
 from __future__ import annotations
 
-import sys
 import time
 import types
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ from fairway.judge.input_questions import ComparedNumbers, NonfiniteRecorder
 from fairway.judge.runtimes.eager import disable_compilation, run_eager
 from fairway.judge.runtimes.items import Item, Items, NamedItems, Operator
 from fairway.judge.runtimes.operator_watch import OperatorWatch
+from fairway.model.call_trace import trace_calls
 from fairway.model.dims import Size
 from fairway.model.example import choose_example
 from fairway.model.ranges import NOT_DECLARED, ValueRange
@@ -127,12 +127,8 @@ def _trace_codes(run: Callable[[], object]) -> list[types.CodeType]:
         if frame.f_code not in entered and is_model_source(frame.f_code.co_filename):
             entered[frame.f_code] = None
 
-    before = sys.gettrace()
-    sys.settrace(note)
-    try:
+    with trace_calls(note):
         run()
-    finally:
-        sys.settrace(before)
     return list(entered)
 
 

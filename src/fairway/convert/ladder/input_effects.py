@@ -101,7 +101,7 @@ class _EffectTrials:
 
 
 def find_difference(outputs: list[torch.Tensor], others: list[torch.Tensor]) -> int | None:
-    """Return the number of the first output that is not the same in both."""
+    """Return the index of the first output that differs."""
     for index, (a, b) in enumerate(zip(outputs, others, strict=True)):
         if a.shape != b.shape or not torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)):
             return index

@@ -14,7 +14,7 @@ def is_input_check(file: str, line: int) -> bool:
 
 
 def only_refuses(node: ast.AST) -> bool:
-    """Return whether this is an `if` whose other side legal inputs never take."""
+    """Return whether this is an `if` with a side that only raises, so that legal inputs never take it."""
     return isinstance(node, ast.If) and not node.orelse and all(isinstance(s, ast.Raise | ast.Pass) for s in node.body)
 
 

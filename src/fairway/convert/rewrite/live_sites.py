@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import dis
-import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,6 +18,7 @@ import torch
 
 from fairway.convert.rewrite.find import Lines, Site, find_all_sites, get_site_line
 from fairway.convert.rewrite.scalars import RuntimeValue
+from fairway.model.call_trace import TraceFunction, trace_calls
 from fairway.model.source import is_user_code
 from fairway.model.study import Line, Study
 
@@ -138,13 +138,13 @@ def count_passes(run: Callable[[], RuntimeValue], probes: Sequence[PassCounter])
         if probe.inside is not None:
             counted.setdefault(probe.inside, []).append((passes, True))
 
-    def trace_call(frame: types.FrameType, event: str, _: object) -> RuntimeValue:
+    def trace_call(frame: types.FrameType, event: str, _: object) -> TraceFunction | None:
         counted = offsets.get(frame.f_code)
         if counted is None:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
 
-        def trace_instruction(frame: types.FrameType, event: str, _: object) -> object:
+        def trace_instruction(frame: types.FrameType, event: str, _: object) -> TraceFunction:
             if event == "opcode":
                 for passes, is_inside in counted.get(frame.f_lasti, ()):
                     if is_inside:
@@ -155,12 +155,8 @@ def count_passes(run: Callable[[], RuntimeValue], probes: Sequence[PassCounter])
 
         return trace_instruction
 
-    before = sys.gettrace()
-    sys.settrace(trace_call)
-    try:
+    with trace_calls(trace_call):
         run()
-    finally:
-        sys.settrace(before)
     return counts
 
 

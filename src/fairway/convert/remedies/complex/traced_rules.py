@@ -20,7 +20,7 @@ def is_complex_node(node: Node) -> bool:
 
 
 def trace_rule(compute: Callable[..., RuleValue], values: Sequence[RuleValue]) -> tuple[Graph, RuleValue]:
-    """Return what the rule computes as a graph, and the structure of what it returns."""
+    """Return a graph of the rule's computation, and the structure of its result."""
     structure: list[RuleValue] = []
 
     def flat(*given: RuleValue) -> list[RuleValue]:

@@ -12,10 +12,11 @@ import hashlib
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SEEDS = ("fairway-1", "fairway-2", "fairway-3", "fairway-4")
+SEEDS = tuple(f"fairway-{number}" for number in range(1, 9))
 DRAWN_COUNTS = {"docstring": 30, "paragraph": 30, "message": 20}
 MIN_WORDS = 6
 """Shorter paragraphs are labels and links."""
@@ -91,9 +92,14 @@ def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+@cache
+def collect_texts(kind: str) -> Texts:
+    return {"docstring": collect_docstrings, "paragraph": collect_paragraphs, "message": collect_messages}[kind]()
+
+
 def draw(seed: str, kind: str) -> Texts:
     """Return the texts of a kind whose places have the lowest hashes with this seed."""
-    texts = {"docstring": collect_docstrings, "paragraph": collect_paragraphs, "message": collect_messages}[kind]()
+    texts = collect_texts(kind)
     order = sorted(texts, key=lambda place: hashlib.sha256(f"{seed} {place}".encode()).digest())
     return {place: texts[place] for place in order[: DRAWN_COUNTS[kind]]}
 

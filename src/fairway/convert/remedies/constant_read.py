@@ -1,4 +1,4 @@
-"""A question about a value that no input reaches, such as `if torch.all(self.zeros)`, is answered with the value.
+"""A value that no input reaches, as in `if torch.all(self.zeros)`, is read for real during the capture.
 
 torch.export computes with tensors without values, even for parameters and buffers. So it stops at `.item()`, at `if` on
 a tensor, at `.tolist()` and `.numpy()`, and at masks and `nonzero`. It stops even if the value is fixed, because it

@@ -1,4 +1,4 @@
-"""`1.0 - mask` with an integer mask is translated, and the number's type decides as in PyTorch.
+"""`1.0 - mask` with an integer mask is translated. The result has the type that PyTorch gives it.
 
 torch 2.13 decomposes `aten.rsub.Scalar` into `aten.sub` with the number in front. Its type promotion finds no overload
 for that, so every float number minus an integer tensor fails to convert. With a translation of `rsub` the exporter does

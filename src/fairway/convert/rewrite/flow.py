@@ -1,8 +1,8 @@
 """Trace each expression back to whether it depends on a tensor's size, on its values, or on neither.
 
-The source is read, and the live module distinguishes a submodule from a number. A missing flag costs a diagnosis, and a
-wrong one costs a false alarm. So parameters and buffers of the module count as constants, and a list written out in the
-source counts as having a fixed length.
+The source is read, and the live module distinguishes a submodule from a number. If a dependence is overlooked, a
+diagnosis is missing. If one is assumed that does not exist, there is a false alarm. So parameters and buffers of the
+module count as constants, and a list written out in the source counts as having a fixed length.
 """
 
 from __future__ import annotations

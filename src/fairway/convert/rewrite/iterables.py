@@ -40,7 +40,7 @@ def steps(*bounds: object) -> RuntimeValue:
 
 
 def forever() -> Steps:
-    """Return the steps of a `while`, which its body ends."""
+    """Return the steps of a `while` loop: practically endless, because a `break` in the body ends the loop."""
     return Steps(0, MOST_STEPS, 1, _return_index)
 
 

@@ -38,7 +38,8 @@ def _rotate_columns(
 ) -> tuple[GraphValue, GraphValue]:
     """Rotate the columns of [batch, m, n] until they are orthogonal, and the basis [batch, n, n] with them.
 
-    `partners` [steps, n] has for each step the column that each column is rotated with, itself for none.
+    `partners` [steps, n] has, for each step and column, the column to rotate it with. A column that is its own partner
+    stays.
     """
 
     @graph()

@@ -238,7 +238,7 @@ def prepare_files() -> None:
 
 
 def walk(names: list[str]) -> dict[str, str]:
-    """Return the answer to each mistake. Every mistake is made in a folder of its own."""
+    """Return the answer to each mistake. Every mistake is made in a separate folder."""
     answers = {}
     home = os.getcwd()
     with tempfile.TemporaryDirectory() as root:

@@ -43,7 +43,7 @@ class _ObservedInput:
 
 
 class Observation:
-    """What was seen of a model's calls. `lines` and `bounds` are arguments for `fairway.export`."""
+    """The declarations that fit a model's observed calls. `lines` and `bounds` are arguments for `fairway.export`."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         self.calls = 0

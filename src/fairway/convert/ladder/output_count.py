@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import types
 
 from fairway.convert.rewrite.call_graph import find_method
 from fairway.diagnostics import Code, Finding, Where
-from fairway.judge.branch_trace import TraceFunction
 from fairway.judge.runtimes.eager import run_eager
+from fairway.model.call_trace import TraceFunction, trace_calls
 from fairway.model.dims import Point, describe_point
 from fairway.model.source import make_where
 from fairway.model.subject import Subject
@@ -35,10 +34,6 @@ def _find_return_line(subject: Subject, point: Point) -> Where | None:
             lines.append(frame.f_lineno)
         return trace_return
 
-    before = sys.gettrace()
-    sys.settrace(trace_call)
-    try:
+    with trace_calls(trace_call):
         run_eager(subject, subject.make(point, 1, "normal"))
-    finally:
-        sys.settrace(before)
     return make_where(code.co_filename, lines[-1], code.co_qualname) if lines else None

@@ -289,6 +289,14 @@ def test_a_second_example_differs_in_every_dim_that_can() -> None:
     assert choose_example(domain, (), {}, avoid=first)["b"] == 4
 
 
+def test_a_second_example_has_no_size_of_one_if_another_dim_can_differ() -> None:
+    domain = Domain((Dim("batch", 1, 2), Dim("time", 1, 9)))
+    second = choose_example(domain, (), {}, avoid={"batch": 2, "time": 3})
+    assert second == {"batch": 2, "time": 5}
+    alone = Domain((Dim("batch", 1, 2),))
+    assert choose_example(alone, (), {}, avoid={"batch": 2}) == {"batch": 1}
+
+
 def test_sizes_of_example_tensors_are_kept_if_they_are_distinct() -> None:
     subject = build_subject(Echo(), (torch.zeros(4, 9, 3),), dims={"a": "b t 3"})
     assert subject.example == {"b": 4, "t": 9}

@@ -4,7 +4,9 @@ import contextlib
 
 import pytest
 import torch
+from torch import nn
 
+import fairway
 from fairway.convert.translations.substitutes import SUBSTITUTES, SubstituteMode
 
 
@@ -94,3 +96,17 @@ def test_lengths_by_value_and_data_are_captured():
 def test_torch_captures_no_length_by_value_itself():
     with pytest.raises(Exception, match=r"data-dependent|fake tensor"):
         _export(LengthsByValue(), _draw(5), contextlib.nullcontext())
+
+
+class CausalIfLong(nn.Module):
+    def forward(self, x):
+        return nn.functional.scaled_dot_product_attention(x, x, x, is_causal=x.shape[2] > 4)
+
+
+def test_attention_is_causal_where_the_size_says_so(tmp_path):
+    inputs, bounds = ["x: float32[batch, 2, time, 4]"], {"batch": (1, 2), "time": (1, 9)}
+    plain = nn.functional.scaled_dot_product_attention
+    result = fairway.export(CausalIfLong(), inputs, tmp_path / "m.onnx", bounds=bounds, routes=["export-dynamic"])
+    assert result.verified
+    assert "missing_translation" in result.remedies
+    assert nn.functional.scaled_dot_product_attention is plain

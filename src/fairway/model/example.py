@@ -20,8 +20,15 @@ def choose_example(
     """Return distinct sizes of at least 2, primes if possible, none equal to a fixed size.
 
     Exporters specialize a size of 1 and merge dims whose sizes happen to be equal. With `avoid`, each dim gets a size
-    that differs from that point's, if it has another one.
+    that differs from that point's, if it has another one of at least 2. If no dim has, sizes of 1 and 0 are used.
     """
+    point = _choose_sizes(domain, spec, preferred, avoid, may_repeat=True)
+    return point if avoid is None or point != dict(avoid) else _choose_sizes(domain, spec, preferred, avoid, False)
+
+
+def _choose_sizes(
+    domain: Domain, spec: Sequence[TensorSpec], preferred: Mapping[str, int], avoid: Point | None, may_repeat: bool
+) -> dict[str, int]:
     taken = {size.constant_value for item in spec for size in item.shape} | (
         set(preferred.values()) if avoid is None else set()
     )
@@ -38,6 +45,8 @@ def choose_example(
         other = None if avoid is None else avoid[dim.name]
         ranked = [n * dim.multiple for n in (*_PRIMES, *range(101, 400, 2))] + list(dim.sizes[:400]) + [dim.high]
         legal = [n for n in ranked if n in dim.sizes and n != other] or [dim.sizes[0]]
+        if may_repeat and other is not None and other > 1 and max(legal) < 2:
+            legal = [other]
         free = [n for n in legal if n >= least and n not in taken and n not in point.values()]
         fair = [n for n in legal if n > 1 and n not in point.values()]
         point[dim.name] = (free or fair or legal)[0]

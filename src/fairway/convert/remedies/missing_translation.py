@@ -14,7 +14,7 @@ Refuses under the TorchScript exporter, which takes no translations.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -52,7 +52,7 @@ def apply(case: Case, match: Match) -> Applied:
     from fairway.convert.translations.decompositions import DECOMPOSITIONS
     from fairway.convert.translations.fake_quantize import register_shapes
     from fairway.convert.translations.replacements import REPLACEMENTS
-    from fairway.convert.translations.substitutes import SubstituteMode
+    from fairway.convert.translations.substitutes import SubstituteMode, keep_causal_flags
 
     table: dict[object, Translation] = {}
     for operator, ours in TRANSLATIONS.items():
@@ -63,15 +63,19 @@ def apply(case: Case, match: Match) -> Applied:
             table[operator] = choose_translation(track_use(case, ours), theirs, DEFECTS[operator].is_present)
     table |= load_plugin_translations()
     name = case.applying
-    # Strict capture reads a mode's own code as part of the model.
-    substitutes = nullcontext() if case.route.capture == "strict" else SubstituteMode(lambda: case.used.add(name))
-    with (
-        register_shapes(),
-        substitutes,
-        add_translations(case, table),
-        _add_decompositions(case, DECOMPOSITIONS),
-        _replace_wrong_calls(case, REPLACEMENTS),
-    ):
+
+    def note_use() -> None:
+        case.used.add(name)
+
+    with ExitStack() as stack:
+        stack.enter_context(register_shapes())
+        if case.route.capture != "strict":  # strict capture reads a mode's own code as part of the model
+            stack.enter_context(keep_causal_flags(note_use))
+            stack.enter_context(SubstituteMode(note_use))
+        stack.enter_context(add_translations(case, table))
+        stack.enter_context(_add_decompositions(case, DECOMPOSITIONS))
+        stack.enter_context(_replace_wrong_calls(case, REPLACEMENTS))
+        yield
         yield
 
 

@@ -5,6 +5,7 @@
   numbers, too. `istft` adds the inverse spectra of the frames up.
 - `x.data` is a tensor that no capture follows (torch.export without `strict`, torch 2.13).
 - `linspace` asks for its length as a plain number, also if it is a value.
+- `scaled_dot_product_attention` takes no `is_causal` that depends on a size.
 - `rrelu` without training is captured as an operator that fills a tensor with noise, which has no translation either.
 - Covariances, combinations, least squares and narrowing by a tensor are in `statistics`.
 - A transposed convolution to a given size takes its padding from that size, but in ONNX the padding is a constant of
@@ -14,7 +15,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 
 import torch
@@ -22,7 +24,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.overrides import TorchFunctionMode
 
 from fairway.convert.translations import statistics
-from fairway.torch_internals import Untyped, check
+from fairway.torch_internals import Untyped, check, patch_attribute
 
 
 def take_along_dim(input: torch.Tensor, indices: torch.Tensor, dim: int | None = None) -> torch.Tensor:
@@ -181,6 +183,37 @@ def _make_transposed(plain: Callable[..., torch.Tensor]) -> Callable[..., Untype
 def _list_per_dim(setting: Untyped, weight: torch.Tensor) -> list[Untyped]:
     """Return a setting for each dim of the image."""
     return list(setting) if isinstance(setting, Sequence) else [setting] * (weight.dim() - 2)
+
+
+@contextmanager
+def keep_causal_flags(on_use: Callable[[], None]) -> Iterator[None]:
+    """Write the causal mask of an attention out while a size decides whether it is used.
+
+    torch refuses such a flag while it reads the arguments, before any mode can see the call.
+    """
+    plain = torch.nn.functional.scaled_dot_product_attention
+
+    def attend(
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attn_mask: torch.Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: Untyped = False,
+        **settings: Untyped,
+    ) -> torch.Tensor:
+        if not isinstance(is_causal, torch.SymBool):
+            return plain(query, key, value, attn_mask, dropout_p, is_causal, **settings)
+        on_use()
+        if attn_mask is not None:  # torch takes a mask only where the flag is false
+            return plain(query, key, value, attn_mask, dropout_p, **settings)
+        make_number: Untyped = torch.sym_ite  # untyped
+        rows, columns = (torch.arange(tensor.shape[-2], device=query.device) for tensor in (query, key))
+        visible = rows[:, None] >= columns * make_number(is_causal, 1, 0)
+        return plain(query, key, value, visible, dropout_p, **settings)
+
+    with patch_attribute(torch.nn.functional, "scaled_dot_product_attention", attend):
+        yield
 
 
 _CONVOLUTIONS = (torch.conv_transpose1d, torch.conv_transpose2d, torch.conv_transpose3d)

@@ -18,7 +18,7 @@ def make_rung(name: str, *findings: Finding, verdict: Verdict = "failed", decide
 
 
 def test_of_failed_rungs_the_one_that_was_captured_counts() -> None:
-    refused, captured = Finding("FW303", "a", LINE), Finding("FW304", "b")
+    refused, captured = Finding("FW303", "a", LINE), Finding("FW304", "b", OTHER)
     rungs = [make_rung("export-dynamic", refused), make_rung("strict-dynamic", captured)]
     assert find_best_rung(rungs) is rungs[1]
     assert [finding.code for finding in select_findings(Preflight(), rungs)] == ["FW304"]
@@ -53,3 +53,11 @@ def test_findings_with_a_line_come_first_and_evidence_before_messages() -> None:
     ]
     ranked = sorted(findings, key=rank_finding)
     assert [finding.code for finding in ranked] == ["FW206", "FW402", "FW303", "FW403", "FW301"]
+
+
+def test_a_loop_explains_too_many_regions() -> None:
+    regions = make_rung("pieces", Finding("FW329", "more than 12"))
+    wrong = make_rung("trace", Finding("FW206", "loop", LINE), verdict="wrong")
+    assert [finding.code for finding in select_findings(Preflight(), [regions, wrong])] == ["FW206"]
+    other = make_rung("trace", Finding("FW401", "numbers"), verdict="wrong")
+    assert [finding.code for finding in select_findings(Preflight(), [regions, other])] == ["FW329", "FW401"]

@@ -67,7 +67,17 @@ class CopiesIntoAView(nn.Module):
         return out
 
 
+class LeavesRowsOut(nn.Module):
+    def forward(self, x):
+        return torch.stack([x[:, i] for i in range(x.shape[1]) if i != 30], 1)
+
+
 REASONS = [
+    (
+        LeavesRowsOut,
+        "return torch.stack([x[:, i] for i in range(x.shape[1]) if i != 30], 1)",
+        "the comprehension leaves items out by a condition; write a loop with `if` and `append`",
+    ),
     (
         CopiesIntoAView,
         "out[:, i].copy_(x[:, i])",

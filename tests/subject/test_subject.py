@@ -289,7 +289,7 @@ def test_a_second_example_differs_in_every_dim_that_can() -> None:
     assert choose_example(domain, (), {}, avoid=first)["b"] == 4
 
 
-def test_a_second_example_has_no_size_of_one_if_another_dim_can_differ() -> None:
+def test_a_second_example_avoids_one_if_another_dim_differs() -> None:
     domain = Domain((Dim("batch", 1, 2), Dim("time", 1, 9)))
     second = choose_example(domain, (), {}, avoid={"batch": 2, "time": 3})
     assert second == {"batch": 2, "time": 5}

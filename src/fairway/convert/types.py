@@ -175,7 +175,7 @@ class Climb:
 
 
 def find_best_rung(rungs: Sequence[Rung]) -> Rung | None:
-    """Return the rung with the best verdict; of equals one with evidence, one that names a cause, one that got further.
+    """Return the rung with the best verdict; of equals one with evidence, a cause, a line, or that got further.
 
     A model that was captured and has no translation got further than one that was not captured. Decisions and rewrites
     let a capture get further.
@@ -189,8 +189,8 @@ def find_best_rung(rungs: Sequence[Rung]) -> Rung | None:
             VERDICT_ORDER.index(rung.verdict),
             rung.evidence is not None,
             not codes.isdisjoint(CAUSE_CODES),
-            is_captured,
             names_line,
+            is_captured,
             rung.step.decided,
         )
 

@@ -14,6 +14,9 @@ from fairway.judge.coverage_report import UNPROVEN_CODES
 from fairway.judge.evidence import Evidence
 from fairway.workers.attempt import Outcome
 
+COUNTING_CODES = (Code.LOOP_UNROLLED, Code.LIST_FROZEN)
+"""Causes with a number of steps or elements that follows a size."""
+
 
 def weigh_evidence(
     judged: Outcome, candidate: Candidate, suspects: Sequence[Suspect]
@@ -51,6 +54,8 @@ def select_findings(preflight: Preflight, rungs: Sequence[Rung]) -> tuple[Findin
     if best is not None and best.verdict in ("failed", "wrong"):
         causes = [finding for rung in rungs for finding in rung.findings if finding.code in CAUSE_CODES]
         findings += causes or (_find_refused_lines(rungs) if best.verdict == "wrong" else [])
+    if any(finding.code in COUNTING_CODES for finding in findings):  # each number of steps is a region
+        findings = [finding for finding in findings if finding.code != Code.TOO_MANY_REGIONS]
     unique: dict[tuple[str, str], Finding] = {}
     for finding in findings:
         place = f"{finding.where.file}:{finding.where.line}" if finding.where and finding.where.file else finding.seen

@@ -76,7 +76,6 @@ def apply(case: Case, match: Match) -> Applied:
         stack.enter_context(_add_decompositions(case, DECOMPOSITIONS))
         stack.enter_context(_replace_wrong_calls(case, REPLACEMENTS))
         yield
-        yield
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import torch
 
 from fairway.convert.rewrite.call_graph import MISSING, look_up, split_attributes
 from fairway.convert.rewrite.lists import read_counting_list
+from fairway.convert.rewrite.loop_checks import Refused
 from fairway.convert.rewrite.ragged import PART, read_ragged
 from fairway.convert.rewrite.scalars import RuntimeValue
 
@@ -315,6 +316,10 @@ class Expressions(ast.NodeTransformer):
         ragged = self._ragged_list(node)
         if ragged is not None:
             return ragged
+        if any(generator.ifs for generator in node.generators):
+            raise Refused(
+                "the comprehension leaves items out by a condition; write a loop with `if` and `append`", node.lineno
+            )
         inside, varying = self.inside, set(self.varying)
         iterables = []
         for generator in node.generators:

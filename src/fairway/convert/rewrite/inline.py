@@ -21,14 +21,17 @@ def inline_call(function: FunctionNode, call: ast.Call, skip: int = 0) -> ast.ex
     given = {**dict(zip(parameters[len(parameters) - len(defaults) :], defaults, strict=False)), **given}
     if set(given) != set(parameters) or function.args.vararg or function.args.kwarg or function.args.kwonlyargs:
         return None
-    within = (*get_inlined(call), function)
+    within = (*_get_inlined(call), id(function))
     if isinstance(function, ast.Lambda):
         return _substitute(_mark_calls(function.body, within), given)
     return _inline_block([_mark_calls(statement, within) for statement in function.body], given)
 
 
-def _mark_calls(part: Part, within: tuple[FunctionNode, ...]) -> Part:
-    """Return a copy whose calls have a note of the functions out of which they were taken."""
+def _mark_calls(part: Part, within: tuple[int, ...]) -> Part:
+    """Return a copy whose calls have a note of the functions out of which they were taken.
+
+    The note has their ids, because a node in it would be copied with each copy of the call.
+    """
     part = copy.deepcopy(part)
     for inner in ast.walk(part):
         if isinstance(inner, ast.Call):
@@ -36,9 +39,13 @@ def _mark_calls(part: Part, within: tuple[FunctionNode, ...]) -> Part:
     return part
 
 
-def get_inlined(call: ast.Call) -> tuple[FunctionNode, ...]:
-    """Return the functions out of whose bodies a call was taken. One that is among them calls itself."""
-    within: tuple[FunctionNode, ...] = getattr(call, _WITHIN, ())
+def is_taken_from(call: ast.Call, function: FunctionNode) -> bool:
+    """Return whether a call was taken out of this function's body, itself or through another function."""
+    return id(function) in _get_inlined(call)
+
+
+def _get_inlined(call: ast.Call) -> tuple[int, ...]:
+    within: tuple[int, ...] = getattr(call, _WITHIN, ())
     return within
 
 

@@ -22,14 +22,14 @@ from fairway.convert.rewrite.call_graph import (
     unwrap_function,
 )
 from fairway.convert.rewrite.flow import is_module_choice
-from fairway.convert.rewrite.inline import get_inlined, inline_call
+from fairway.convert.rewrite.inline import inline_call, is_taken_from
 from fairway.convert.rewrite.loop_checks import Refused
 from fairway.convert.rewrite.scalars import RuntimeValue
 from fairway.torch_internals import module_children
 
 
 def _refuse_recursion(function: FunctionNode, call: ast.Call) -> None:
-    if any(function is outer for outer in get_inlined(call)):
+    if is_taken_from(call, function):
         raise Refused(f"`{ast.unparse(call.func)}` calls itself, and ONNX has no recursion", call.lineno)
 
 

@@ -71,5 +71,7 @@ def list_tensors(value: Any) -> list[torch.Tensor]:
     found = []
     for leaf in tree_flatten(value)[0]:
         if isinstance(leaf, torch.Tensor):
-            found.append(torch.view_as_real(leaf.resolve_conj()) if leaf.is_complex() else leaf)
+            leaf = torch.view_as_real(leaf.resolve_conj()) if leaf.is_complex() else leaf
+            # ONNX Runtime hands no bfloat16 to numpy.
+            found.append(leaf.float() if leaf.dtype == torch.bfloat16 else leaf)
     return found

@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 def export_by_dynamo(case: Case, path: Path) -> Row:
     args, kwargs = case.make_inputs(0, **choose_example(case))
-    shapes = _make_dynamic_shapes(case, args, kwargs)
+    shapes = make_dynamic_shapes(case, args, kwargs)
     torch.onnx.export(
         case.module,
         args,
@@ -36,7 +36,7 @@ def _name_inputs(args: Any, kwargs: Any) -> list[str]:
     return [f"in_{number}" for number, leaf in enumerate(tree_leaves((args, kwargs))) if isinstance(leaf, torch.Tensor)]
 
 
-def _make_dynamic_shapes(case: Case, args: Any, kwargs: Any) -> Any:
+def make_dynamic_shapes(case: Case, args: Any, kwargs: Any) -> Any:
     if not case.dims:
         return None
     bound = inspect.signature(case.module.forward).bind(*args, **kwargs).arguments
@@ -76,14 +76,19 @@ def export_by_torchscript(case: Case, path: Path) -> Row:
     return {}
 
 
-def export_by_fairway(case: Case, path: Path, level: Any = "standard") -> Row:
+def _drop_fixed(dims: Any) -> Any:
+    """Leave out the items of a list that are no tensors."""
+    if isinstance(dims, list):
+        return {place: _drop_fixed(item) for place, item in enumerate(dims) if item is not None}
+    return dims
+
+
+def export_by_fairway(case: Case, path: Path) -> Row:
     import fairway
 
-    dims: Mapping[str, Any] | None = case.dims
+    dims: Mapping[str, Any] | None = case.dims and {name: _drop_fixed(axes) for name, axes in case.dims.items()}
     try:
-        result = fairway.export(
-            case.module, case.make_inputs, path, dims=dims, bounds=dict(case.bounds), level=level, timeout=120
-        )
+        result = fairway.export(case.module, case.make_inputs, path, dims=dims, bounds=dict(case.bounds), timeout=120)
     except fairway.UserError as error:
         finding = error.finding
         return {"verdict": "refused", "codes": [finding.code], "outcome": "fails", "note": str(finding)[:300]}
@@ -105,9 +110,3 @@ STOCK: dict[str, Callable[[Case, Path], Row]] = {
     "TorchScript": export_by_torchscript,
 }
 COLUMNS: dict[str, Callable[[Case, Path], Row]] = {**STOCK, FAIRWAY: export_by_fairway}
-PROBE = "Fairway's first file"
-"""The file of the first route, not judged: a quick look at what cannot be translated."""
-
-
-def export_unjudged(case: Case, path: Path) -> Row:
-    return export_by_fairway(case, path, "none")

@@ -30,7 +30,7 @@ Row = dict[str, Any]
 def make_row(name: str, column: str, folder: Path) -> Row:
     from case import NoCase
     from check import refuse, score
-    from columns import COLUMNS, PROBE, export_unjudged
+    from columns import COLUMNS
     from suites import build
 
     row: Row = {"case": name, "column": column}
@@ -46,7 +46,7 @@ def make_row(name: str, column: str, folder: Path) -> Row:
         return row | {"outcome": "skipped", "note": describe(error)}
     path = folder / "out.onnx"
     try:
-        row |= (COLUMNS | {PROBE: export_unjudged})[column](case, path)
+        row |= COLUMNS[column](case, path)
     except Exception as error:
         row |= {"outcome": "fails", "note": describe(error)}
     row["seconds"] = round(time.monotonic() - started, 2)
@@ -97,7 +97,7 @@ def make_rows(names: list[str], columns: list[str], known: dict[tuple[str, str],
 def read_rows(path: Path = ROWS) -> list[Row]:
     """Return the rows, the later of two for the same case and column."""
     lines = path.read_text().splitlines() if path.exists() else []
-    return list({(row["case"], row["column"]): row for row in map(json.loads, lines)}.values())
+    return list({(row["case"], row.get("column")): row for row in map(json.loads, lines)}.values())
 
 
 def main() -> None:
@@ -117,7 +117,7 @@ def main() -> None:
     if args.write:
         from table import write_tables
 
-        write_tables(read_rows(args.rows), HERE)
+        write_tables(read_rows(args.rows), read_rows(HERE / "first_files.jsonl"), HERE)
         return
     from warm import warm_up
 

@@ -84,13 +84,13 @@ INTERNALS: tuple[TorchInternal, ...] = (
         aten_histogramdd_bin_edges="torch:ops.aten._histogramdd_bin_edges.default",
         aten_histogramdd_from_bin_cts="torch:ops.aten._histogramdd_from_bin_cts.default",
         aten_histogramdd_from_bin_tensors="torch:ops.aten._histogramdd_from_bin_tensors.default",
+        aten_linalg_check_errors="torch:ops.aten._linalg_check_errors.default",
         aten_linalg_eigh="torch:ops.aten._linalg_eigh.default",
         aten_linalg_slogdet="torch:ops.aten._linalg_slogdet.default",
         aten_linalg_solve_ex="torch:ops.aten._linalg_solve_ex.default",
         aten_linalg_svd="torch:ops.aten._linalg_svd.default",
         aten_native_batch_norm_legit="torch:ops.aten._native_batch_norm_legit.default",
         aten_native_batch_norm_legit_functional="torch:ops.aten._native_batch_norm_legit_functional.default",
-        aten_native_batch_norm_legit_no_stats="torch:ops.aten._native_batch_norm_legit.no_stats",
         aten_pdist_forward="torch:ops.aten._pdist_forward.default",
         aten_upsample_bicubic2d_aa="torch:ops.aten._upsample_bicubic2d_aa.default",
         aten_upsample_bicubic2d_aa_vec="torch:ops.aten._upsample_bicubic2d_aa.vec",
@@ -422,13 +422,13 @@ if TYPE_CHECKING:
     aten_histogramdd_bin_edges: OpOverload
     aten_histogramdd_from_bin_cts: OpOverload
     aten_histogramdd_from_bin_tensors: OpOverload
+    aten_linalg_check_errors: OpOverload
     aten_linalg_eigh: OpOverload
     aten_linalg_slogdet: OpOverload
     aten_linalg_solve_ex: OpOverload
     aten_linalg_svd: OpOverload
     aten_native_batch_norm_legit: OpOverload
     aten_native_batch_norm_legit_functional: OpOverload
-    aten_native_batch_norm_legit_no_stats: OpOverload
     aten_pdist_forward: OpOverload
     aten_upsample_bicubic2d_aa: OpOverload
     aten_upsample_bicubic2d_aa_vec: OpOverload

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import torch
+from functorch.experimental.control_flow import map as map_operator_over
 from harness import EXPORT, STRICT, TRACE, applied, assert_parity, export, make_case, operators
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument
 from torch import nn
+from torch.nn import functional
 
+from fairway.convert.ladder.flat_model import TranslationError
 from fairway.convert.remedies import complex_picked, fully_masked_rows
 from fairway.convert.remedies.contract import Refusal, track_use
 from fairway.convert.remedies.missing_translation import REMEDY
@@ -51,6 +56,57 @@ class Plain(nn.Module):
 
 def make(batch: int, time: int) -> tuple[torch.Tensor]:
     return (torch.randn(batch, time),)
+
+
+def triple(x: torch.Tensor) -> torch.Tensor:
+    return x[:, None] * torch.tensor([1.0, 2.0, 3.0])[:, None]
+
+
+def square(x: torch.Tensor) -> torch.Tensor:
+    return triple(x) @ triple(x).mT
+
+
+REPLACED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "divisor_override": lambda x: functional.avg_pool2d(triple(x), (2, 1), divisor_override=3),
+    "batch norm in training": lambda x: functional.batch_norm(
+        triple(x), torch.ones(3), torch.ones(3) * 2, training=True
+    ),
+    "negative padding": lambda x: functional.pad(triple(x)[..., :3], (-3, 4), mode="replicate"),
+    "a norm with keepdim": lambda x: torch.linalg.norm(x, keepdim=True),
+    "the power 0 of a batch": lambda x: torch.linalg.matrix_power(square(x), 0),
+    "ellipses of different ranks": lambda x: torch.einsum("...ij,...jk->...ik", square(x), square(x)[0]),
+    "erfcx": lambda x: torch.special.erfcx(10 + x.abs()),
+    "antialiasing with corners": lambda x: functional.interpolate(
+        square(x)[:, None], size=(2, 5), mode="bicubic", align_corners=True, antialias=True
+    ),
+    "division of a size rounded up": lambda x: x.new_ones(-(-x.shape[1] // 8)),
+    "half of a size, rounded": lambda x: x[:, : round(x.shape[1] / 2)],
+    "map over a dim": lambda x: map_operator_over(lambda row, all_rows: row.sin() + all_rows.sum(), x, x * 2),
+}
+
+
+class Replaced(nn.Module):
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__()
+        self.names = list(names)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(REPLACED[name](x) for name in self.names)
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_torch_translates_the_call_wrongly_or_not_at_all(name: str) -> None:
+    model = Replaced([name])
+    with pytest.raises((AssertionError, TranslationError, Fail, InvalidArgument)):
+        assert_parity(export(make_case(model, make(3, 9)), DIMS), model, make(3, 9), make(2, 5), atol=1e-5)
+
+
+def test_calls_that_torch_translates_wrongly_are_right_with_it() -> None:
+    model = Replaced([*REPLACED])
+    case = make_case(model, make(3, 9))
+    exported = export(case, DIMS, REMEDY)
+    assert_parity(exported, model, make(3, 9), make(1, 4), make(4, 17), make(2, 8), atol=2e-5)
+    assert case.used == {REMEDY.name}
 
 
 def test_torch_has_no_translation_without_it() -> None:

@@ -40,6 +40,11 @@ def test_a_wave_is_put_together_from_its_spectra(batch, width, hop, window, cent
     assert torch.allclose(ours, plain, atol=1e-5)
 
 
+def test_of_a_spectrum_with_both_sides_the_first_is_used():
+    spectrum = _complex(3, 8, 5)
+    assert torch.allclose(SUBSTITUTES[torch.istft](spectrum, 8), torch.istft(spectrum, 8), atol=1e-5)
+
+
 @pytest.mark.parametrize(("dim", "keepdim"), [(None, False), (1, True), ((0, 1), False)])
 def test_the_mean_of_complex_numbers(dim, keepdim):
     x = _complex(3, 4)

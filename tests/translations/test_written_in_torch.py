@@ -10,7 +10,14 @@ import pytest
 import torch
 from mpmath import mp
 
-from fairway.convert.translations import bessel, error_functions, float_parts, matrix_functions, rearrangements
+from fairway.convert.translations import (
+    bessel,
+    error_functions,
+    float_parts,
+    fractional_pools,
+    matrix_functions,
+    rearrangements,
+)
 from fairway.convert.translations.substitutes import SUBSTITUTES
 from fairway.torch_internals import aten_histogramdd_bin_edges
 
@@ -113,6 +120,23 @@ def test_least_squares_return_all_that_a_driver_returns(driver: str | None) -> N
         torch.testing.assert_close(own, plain, rtol=1e-4, atol=1e-4, check_dtype=True)
 
 
+@pytest.mark.parametrize("shape", [(2, 3, 8, 11), (3, 8, 11), (1, 2, 8, 9, 6)])
+@pytest.mark.parametrize("output", [(3, 4), (1, 2)])
+def test_fractional_pooling_places_its_windows_as_pytorch(shape: tuple[int, ...], output: tuple[int, int]) -> None:
+    rank = 3 if len(shape) == 5 else 2
+    operator = getattr(ATEN, f"fractional_max_pool{rank}d").default
+    generator = torch.Generator().manual_seed(0)
+    samples = torch.rand(shape[0] if len(shape) != 3 else 1, shape[-rank - 1], rank, generator=generator)
+    call = normal(*shape), (2, 3, 2)[:rank], (*output, 2)[:rank], samples
+    torch.testing.assert_close(fractional_pools.DECOMPOSITIONS[operator](*call), operator(*call))
+
+
+@pytest.mark.parametrize("steps", [0, 1, 4, 7])
+def test_numbers_on_a_logarithmic_line(steps: int) -> None:
+    ends = torch.tensor(0.3), torch.tensor(2.0)
+    torch.testing.assert_close(rearrangements.logspace(*ends, steps, 1.7), torch.logspace(*ends, steps, 1.7))
+
+
 EDGES = torch.tensor([-2.0, -0.5, 0.0, 1.5])
 CALLS: dict[Any, list[tuple[Any, ...]]] = {
     ATEN.diagonal_scatter.default: [
@@ -166,6 +190,7 @@ SUBSTITUTED: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = 
     (torch.linalg.matrix_norm, (normal(3, 2, 4), 2, (0, 2)), {"keepdim": True}),
     (torch.linalg.matrix_norm, (normal(3, 4), -2), {"dtype": torch.float64}),
     (torch.narrow, (normal(5, 3), 0, torch.tensor(-3), 2), {}),
+    *((function, (3, 4, offset), {}) for function in (torch.triu_indices, torch.tril_indices) for offset in (0, 5, -5)),
     (torch.nn.functional.one_hot, (WEIGHTS,), {}),
     (torch.nn.functional.gaussian_nll_loss, (normal(3, 4), normal(3, 4), normal(3).abs()), {"full": True}),
     (torch.nn.functional.gaussian_nll_loss, (normal(3, 4), normal(3, 4), 0.5), {"reduction": "sum"}),

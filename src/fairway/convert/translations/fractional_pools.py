@@ -14,7 +14,8 @@ def _place_windows(sample: torch.Tensor, size: Untyped, count: Untyped, width: i
     """Return the first place of each window [..., count]. The last one ends where the input ends."""
     steps = torch.arange(count, device=sample.device)
     if count == 1:
-        return torch.full_like(sample, size - width, dtype=torch.int64)[..., None]
+        ends: torch.Tensor = steps + (size - width)
+        return ends.expand([*sample.shape, 1])
     slope = (size - width) / (count - 1)
     # Computed in the samples' own type, as PyTorch does, since a rounding decides on the place.
     places = torch.floor((sample[..., None] + steps.to(sample.dtype)) * slope) - torch.floor(sample * slope)[..., None]

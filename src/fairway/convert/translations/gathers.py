@@ -65,7 +65,7 @@ def masked_select(self: GraphValue, mask: GraphValue) -> GraphValue:
 
 
 def nonzero_static(self: GraphValue, size: int, fill_value: int = -1) -> GraphValue:
-    places = op.Transpose(op.NonZero(op.Cast(self, to=KIND.BOOL)), perm=[1, 0])
+    places = nonzero(self)
     rest = op.Expand(op.Constant(value_int=fill_value), op.Concat(make_ints([size]), op.Shape(places, start=1), axis=0))
     return op.Slice(op.Concat(places, rest, axis=0), [0], make_ints([size]), [0])
 

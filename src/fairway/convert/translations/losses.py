@@ -35,7 +35,7 @@ def cross_entropy(
 ) -> GraphValue:
     axis = min(len(self.shape) - 1, 1)
     surprise = op.Neg(op.LogSoftmax(self, axis=axis))
-    classes = op.CastLike(op.Shape(self, start=axis, end=axis + 1), self)
+    classes = op.CastLike(op.Squeeze(op.Shape(self, start=axis, end=axis + 1), [0]), self)
     spread = op.Div(make_number(label_smoothing, self), classes)
     keep = make_number(1.0 - label_smoothing, self)
     along = [-1 if dim == axis else 1 for dim in range(len(self.shape))]

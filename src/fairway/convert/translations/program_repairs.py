@@ -3,6 +3,7 @@
 - Both exporters write `a // b` of sizes as ONNX's Div, which rounds towards zero: `-(-n // 8)` is one too small. If the
   first number may be negative, the rest is subtracted before.
 - `map` over the first dim is a scan that carries nothing.
+- A check for singular matrices, which has no result, is taken out.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import torch
 from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from fairway.torch_internals import Untyped, map_operator, scan_operator
+from fairway.torch_internals import Untyped, aten_linalg_check_errors, map_operator, scan_operator
 
 
 def repair_program(program: torch.export.ExportedProgram) -> bool:
@@ -27,6 +28,9 @@ def repair_program(program: torch.export.ExportedProgram) -> bool:
             body, inputs, others = node.args
             node.target = scan_operator
             node.args = (body, [], list(inputs), list(others))
+            changed = True
+        elif node.target is aten_linalg_check_errors:
+            program.graph.erase_node(node)
             changed = True
     if changed:
         program.graph_module.recompile()

@@ -54,6 +54,23 @@ def aminmax(self: torch.Tensor, *, dim: int | None = None, keepdim: bool = False
     return self.amin(dims, keepdim), self.amax(dims, keepdim)
 
 
+def logspace(
+    start: torch.Tensor | float,
+    end: torch.Tensor | float,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: torch.dtype | None = None,
+    **places: Untyped,
+) -> torch.Tensor:
+    """Count from both ends, as torch does; one step is the start alone."""
+    kind = dtype or torch.get_default_dtype()
+    count = torch.arange(steps).to(torch.float64)
+    step = (end - start) / max(steps - 1, 1)
+    power = torch.where(count < steps / 2, start + step * count, end - step * (steps - 1 - count))
+    return torch.pow(float(base), power).to(kind)
+
+
 def put(self: torch.Tensor, index: torch.Tensor, source: torch.Tensor, accumulate: bool = False) -> torch.Tensor:
     flat = self.reshape(-1)
     places = torch.where(index < 0, index + flat.shape[0], index).reshape(-1)
@@ -148,6 +165,9 @@ DECOMPOSITIONS: dict[OpOverload, Callable[..., Untyped]] = {
     torch.ops.aten.as_strided_scatter.default: as_strided_scatter,
     torch.ops.aten.aminmax.default: aminmax,
     torch.ops.aten.put.default: put,
+    torch.ops.aten.logspace.Tensor_Tensor: logspace,
+    torch.ops.aten.logspace.Tensor_Scalar: logspace,
+    torch.ops.aten.logspace.Scalar_Tensor: logspace,
     torch.ops.aten.histogram.bin_ct: histogram,
     torch.ops.aten.histogram.bins_tensor: histogram_by_edges,
     aten_histogramdd_bin_edges: histogramdd_edges,

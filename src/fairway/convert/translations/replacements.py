@@ -18,7 +18,6 @@ from fairway.torch_internals import (
     Untyped,
     aten_native_batch_norm_legit,
     aten_native_batch_norm_legit_functional,
-    aten_native_batch_norm_legit_no_stats,
     aten_upsample_bicubic2d_aa,
     aten_upsample_bicubic2d_aa_vec,
     aten_upsample_bilinear2d_aa,
@@ -89,17 +88,6 @@ def normalize_batch(
     if bias is not None:
         result = result + bias.reshape(shape)
     return result, mean, inverse
-
-
-def normalize_batch_without_statistics(
-    input: torch.Tensor,
-    weight: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    training: bool,
-    momentum: float,
-    eps: float,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    return normalize_batch(input, weight, bias, None, None, training, momentum, eps)
 
 
 def normalize_functionally(
@@ -289,7 +277,7 @@ def _has_negative(arguments: Arguments) -> bool:
 
 
 def _is_training(arguments: Arguments) -> bool:
-    return bool(arguments["training"])
+    return bool(arguments["training"]) and arguments.get("running_mean") is not None
 
 
 def _is_scaled(arguments: Arguments) -> bool:
@@ -302,7 +290,7 @@ _ATEN = torch.ops.aten
 _CORNERS = "align_corners and scales are left out"
 _ALL_DIMS = "a call without dims, which means all, is refused"
 _NO_DIMS = "a tensor without dims is refused by the runtime"
-_TRAINING = "in training, the mean and variance of the batch are mixed up with the running ones"
+_TRAINING = "in training, the running mean and variance are used"
 
 REPLACEMENTS: dict[OpOverload, Replacement] = {
     **{
@@ -317,7 +305,6 @@ REPLACEMENTS: dict[OpOverload, Replacement] = {
     # What torch makes of the others, which write into the running statistics.
     aten_native_batch_norm_legit_functional: Replacement(normalize_functionally, _TRAINING, _is_training),
     aten_native_batch_norm_legit: Replacement(normalize_batch, _TRAINING, _is_training),
-    aten_native_batch_norm_legit_no_stats: Replacement(normalize_batch_without_statistics, _TRAINING, _is_training),
     **{
         getattr(_ATEN, f"{name}{n}d").default: Replacement(
             _make_padded(getattr(_ATEN, f"{name}{n}d").default),

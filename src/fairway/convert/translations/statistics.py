@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 
 import torch
 
@@ -89,6 +90,25 @@ def matrix_norm(
     values = torch.linalg.svdvals((A if dtype is None else A.to(dtype)).movedim(dim, (-2, -1)))
     result = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord == 2 else values.amin(-1)
     return result[..., None, None].movedim((-2, -1), dim) if keepdim else result
+
+
+def triu_indices(row: Untyped, col: Untyped, offset: int = 0, **settings: Untyped) -> Untyped:
+    return _list_places(row, col, settings, lambda i, j: j - i >= offset)
+
+
+def tril_indices(row: Untyped, col: Untyped, offset: int = 0, **settings: Untyped) -> Untyped:
+    return _list_places(row, col, settings, lambda i, j: j - i <= offset)
+
+
+def _list_places(
+    rows: Untyped, columns: Untyped, settings: dict[str, Untyped], is_inside: Callable[[int, int], bool]
+) -> Untyped:
+    """Return indices as a constant if none, or fewer than all, are inside: torch.onnx refuses empty parts."""
+    if not isinstance(rows, int) or not isinstance(columns, int):
+        return NotImplemented
+    places = [(i, j) for i in range(rows) for j in range(columns) if is_inside(i, j)]
+    dtype = settings.get("dtype") or torch.int64
+    return torch.tensor([list(axis) for axis in zip(*places, strict=True)] or [[], []], dtype=dtype)
 
 
 def narrow(input: torch.Tensor, dim: int, start: Untyped, length: Untyped) -> Untyped:

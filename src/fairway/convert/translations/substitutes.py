@@ -130,14 +130,15 @@ def istft(
     return_complex: bool = False,
 ) -> Untyped:
     """Add the inverse spectra of the frames up where they overlap, and divide by the sum of the squared windows."""
-    if return_complex or onesided is False or (onesided is None and input.shape[-2] != n_fft // 2 + 1):
+    if return_complex:
         return NotImplemented
     hop, width = hop_length or n_fft // 4, win_length or n_fft
     window = torch.ones(width, device=input.device) if window is None else window
     before = (n_fft - width) // 2
     window = torch.nn.functional.pad(window, (before, n_fft - width - before))
     batch, frames = list(input.shape[:-2]), input.shape[-1]
-    spectra = input.reshape(-1, n_fft // 2 + 1, frames)
+    # Of a spectrum with both sides, PyTorch also uses the first one alone.
+    spectra = input.reshape(-1, input.shape[-2], frames)[:, : n_fft // 2 + 1]
     waves = torch.fft.irfft(spectra, n_fft, dim=1, norm="ortho" if normalized else "backward") * window[:, None]
     squares = (window * window)[None, :, None].repeat(1, 1, frames)
     total = n_fft + hop * (frames - 1)
@@ -244,6 +245,8 @@ SUBSTITUTES: dict[Untyped, Callable[..., Untyped]] = {
     torch.linalg.lstsq: statistics.lstsq,
     torch.linalg.matrix_norm: statistics.matrix_norm,
     torch.narrow: statistics.narrow,
+    torch.tril_indices: statistics.tril_indices,
+    torch.triu_indices: statistics.triu_indices,
     torch.Tensor.narrow: statistics.narrow,
     torch.segment_reduce: statistics.segment_reduce,
     torch.nn.functional.one_hot: statistics.one_hot,

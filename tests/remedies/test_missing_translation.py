@@ -63,7 +63,7 @@ def triple(x: torch.Tensor) -> torch.Tensor:
 
 
 def square(x: torch.Tensor) -> torch.Tensor:
-    return triple(x) @ triple(x).mT
+    return triple(x) @ triple(x).mT / 100
 
 
 REPLACED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {

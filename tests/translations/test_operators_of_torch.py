@@ -28,7 +28,7 @@ NAMES = [
     "exportdb/dynamic_shape_round",
     "exportdb/dynamic_shape_map",
 ]
-"""Cases that no stock exporter gets right, each for another reason."""
+"""Cases that need translations, replacements, substitutes or repairs."""
 
 
 @pytest.fixture(scope="module")

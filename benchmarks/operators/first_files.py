@@ -64,7 +64,7 @@ def export(case: Any, path: Path) -> list[str]:
 def make_row(name: str, folder: Path) -> dict[str, Any]:
     from case import NoCase
     from check import refuse, score
-    from run import describe
+    from run import clean, describe
     from suites import build
 
     try:
@@ -78,7 +78,7 @@ def make_row(name: str, folder: Path) -> dict[str, Any]:
         outcome, note = score(case, folder / "out.onnx")
     except Exception as error:
         return {"case": name, "outcome": "fails", "note": describe(error)}
-    return {"case": name, "outcome": outcome, "note": note, "used": used}
+    return {"case": name, "outcome": outcome, "note": clean(note), "used": used}
 
 
 def main() -> None:

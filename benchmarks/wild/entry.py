@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from case import Case, stirred
 from torch import nn
@@ -22,7 +24,8 @@ def model(
         assert name not in WILD, name
 
         def build() -> nn.Module:
-            torch.manual_seed(0)
+            for seed in (random.seed, np.random.seed, torch.manual_seed):  # some packages draw weights by numpy
+                seed(0)
             return stirred(function().eval())
 
         subject = function.__module__.rsplit(".", 1)[-1]

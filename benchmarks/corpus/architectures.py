@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
+import settled
 import torch
 from case import Case, stirred
 from check import call
 from draw import draw
 from tiny import WORDS, tinies
 from torch import nn
+from torchvision_names import declare_operators
 from transformers.models.auto import modeling_auto as auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+declare_operators()
 
 _HEADS = (
     ("encoder-decoder", "SEQ_TO_SEQ_CAUSAL_LM"),
@@ -47,9 +52,13 @@ def names() -> list[str]:
 def find(name: str) -> Case:
     """The case of one model type. What keeps it from being built is raised, and is the reason for skipping it."""
     model_type = name.removeprefix(PREFIX)
-    family, kind = _class(model_type)
+    family, kind = find_class(model_type)
     first: Exception | None = None
-    for case in _candidates(name, family, kind, CONFIG_MAPPING[model_type]):
+    candidates = chain(
+        settled.cases(name, model_type, family, _built),
+        _candidates(name, family, kind, CONFIG_MAPPING[model_type]),
+    )
+    for case in candidates:
         try:
             _try(case)
         except Exception as error:
@@ -57,6 +66,11 @@ def find(name: str) -> Case:
         else:
             return case
     raise first or LookupError(f"its first input is {kind.main_input_name}, which the corpus does not know how to draw")
+
+
+def _built(kind: Any, config: Any) -> nn.Module:
+    torch.manual_seed(0)
+    return stirred(kind(config).eval())
 
 
 def _try(case: Case) -> None:
@@ -69,7 +83,7 @@ def _try(case: Case) -> None:
         call(model, draw(case, sizes, 1)[1])
 
 
-def _class(model_type: str) -> tuple[str, Any]:
+def find_class(model_type: str) -> tuple[str, Any]:
     import transformers
 
     for (family, _), table in zip(_HEADS, _tables(), strict=True):
@@ -91,8 +105,7 @@ def _candidates(name: str, family: str, kind: Any, config_kind: type) -> Iterato
     for config in tinies(config_kind):
 
         def build(config: Any = config) -> nn.Module:
-            torch.manual_seed(0)
-            return stirred(kind(config).eval())
+            return _built(kind, config)
 
         for lines, bounds in _inputs(kind, config):
             yield Case(name, family, build, tuple(lines), bounds)

@@ -136,9 +136,7 @@ def facts(model_type: str) -> Facts:
             if first is None or again is None:
                 continue
             config, arguments = first
-            settings = json.loads(json.dumps(config.to_diff_dict(), default=str))
-            rebuilt = type(config).from_dict(settings)
-            model = kind(rebuilt).eval()
+            model, settings = rebuild(kind, config)
             tensors = {name: value for name, value in arguments.items() if isinstance(value, torch.Tensor)}
             with torch.no_grad():
                 model(**tensors)
@@ -148,6 +146,17 @@ def facts(model_type: str) -> Facts:
             continue
         return {"class": kind.__name__, "config": settings, "inputs": inputs}
     raise LookupError("; ".join(problems) or "no test builds it")
+
+
+def rebuild(kind: type, config: Any) -> tuple[Any, Facts]:
+    """The model of the settings that differ from the defaults; of all of them where those do not suffice."""
+    for settings in (config.to_diff_dict(), config.to_dict()):
+        settings = json.loads(json.dumps(settings, default=str))
+        try:
+            return kind(type(config).from_dict(settings)).eval(), settings
+        except Exception as error:
+            problem = error
+    raise problem
 
 
 def stretched(draw: Any) -> dict[str, dict[str, Any]]:

@@ -1,7 +1,7 @@
 """Facts about the registry's types that no general rule builds: `python benchmarks/corpus/collect.py CHECKOUT`.
 
 CHECKOUT is a checkout of huggingface/transformers near the installed release; its tests build every type at a tiny
-size. For each type that `tiny.py` cannot build this runs the type's own test setup, once at each of two batch sizes
+size. For each type that `tiny.py` cannot build this runs the test setup of the type, once at each of two batch sizes
 and lengths, and writes what it saw to settings.json: the settings that differ from the defaults, and name, dtype,
 shape and values of each input. None of the tests' text is kept.
 """
@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 TYPE_SECONDS_LIMIT = 180
 STEP = 2
-"""What the batch and the length are raised by, to see which dims follow."""
+"""The batch and the length are raised by this, to see which dims follow."""
 SPECIAL = r"_token_id|_token_index|_start_id|_end_id"
 
 Facts = dict[str, Any]
@@ -67,7 +67,7 @@ def testers(model_type: str) -> Iterator[Any]:
 
 
 def draw_once(test: Any, kind: type, changes: Mapping[str, int]) -> Drawn:
-    """What the test would call the model with, after some sizes of its setup were raised."""
+    """Return the call of the test after some sizes of its setup were raised."""
     tester = test.model_tester
     parts = [tester, *(part for name, part in vars(tester).items() if name.endswith("_tester"))]
     raised = [(part, name, getattr(part, name)) for part in parts for name in changes if hasattr(part, name)]
@@ -160,7 +160,7 @@ def rebuild(kind: type, config: Any) -> tuple[Any, Facts]:
 
 
 def stretched(draw: Any) -> dict[str, dict[str, Any]]:
-    """The arguments at another batch size and at another length, by the name of the dim that changed."""
+    """Return the arguments at another batch size and at another length, by the name of the dim that changed."""
     found = {}
     for dim, names in (("batch", ("batch_size",)), ("seq", ("seq_length", "seq_len", "encoder_seq_length"))):
         try:
@@ -235,7 +235,7 @@ def special_ids(config: Any) -> set[int]:
 
 
 def in_child(model_type: str) -> Facts | str:
-    """Facts, or why there are none; a process of its own, since test modules leave patches behind."""
+    """Facts, or why there are none; another process, since test modules leave patches behind."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

@@ -176,7 +176,7 @@ class SuppressedByFlags(nn.Module):
         return boxes[keep], keep
 
 
-@idiom("x: float32[batch, time, 6]", batch=(1, 3), time=(1, 6))
+@idiom("state: float32[batch, time, 6]", batch=(1, 3), time=(1, 6))
 class UniversalHalting(nn.Module):
     """Universal Transformer's adaptive time: positions halt one by one, and every remainder is kept."""
 

@@ -22,13 +22,9 @@ def write(rows: Sequence[Row], folder: Path) -> None:
     scored = [row for row in rows if row["case"] in run and row["outcome"] in OUTCOMES]
     scored += best_of_stock(scored)
     lines = ["# The wild corpus", "", "Made by `python benchmarks/wild/run.py --write` from rows.jsonl.", ""]
-    lines += [
-        f"{len(known)} models of {_count_packages(known)} packages are written down, {len(legal)} of them are",
-        "",
-    ]
-    lines[-2] += (
-        f" known to be legal in PyTorch, and {len(run)} of {_count_packages(run)} packages were run through Fairway."
-    )
+    counts = f"{len(known)} models of {_count_packages(known)} packages are written down."
+    counts += f" PyTorch was seen to take {len(legal)} of them over their domain."
+    lines += [f"{counts} {len(run)} models of {_count_packages(run)} packages were run through Fairway.", ""]
     lines += [f"| | models | {' | '.join(OUTCOMES)} | seconds, median | p95 |", "|---" * (len(OUTCOMES) + 4) + "|"]
     for column, sums in sum_up(scored).items():
         counts = " | ".join(str(sums["outcomes"].get(outcome, 0)) for outcome in OUTCOMES)

@@ -5,6 +5,7 @@ The names are loaded on first use, so that `import fairway` in a recipe, and `fa
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from fairway.diagnostics.telemetry import disable_telemetry
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from fairway.judge.evidence import Evidence
     from fairway.model.observe import Observation, observe
     from fairway.model.recipe import Recipe
+
+if sys.platform != "linux":
+    raise ImportError(f"fairway runs on Linux only; this is {sys.platform}. Use a container or WSL.")
 
 disable_telemetry()
 

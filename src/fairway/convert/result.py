@@ -11,7 +11,7 @@ from fairway.judge.evidence import Evidence
 from fairway.record.schema import Record
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """A verdict with its evidence. It prints as a table, and a notebook shows it as HTML."""
 
@@ -28,6 +28,11 @@ class Result:
     @property
     def verified(self) -> bool:
         return self.verdict == "verified"
+
+    def __repr__(self) -> str:
+        where = "" if self.path is None else f" {self.path}"
+        codes = " ".join(dict.fromkeys(finding.code for finding in self.findings))
+        return f"<Result {self.verdict}{where}{f': {codes}' if codes else ''}; print it for the evidence>"
 
     def __str__(self) -> str:
         from fairway.diagnostics.render import render_result

@@ -1,4 +1,4 @@
-"""What a newcomer sees first: names in the shell, a short repr, and one line on a platform that is not supported."""
+"""The first things that a newcomer sees: names in the shell, a short repr, one line on another platform."""
 
 from __future__ import annotations
 

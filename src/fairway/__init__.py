@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fairway.diagnostics import Finding
     from fairway.diagnostics.errors import UserError
     from fairway.judge.evidence import Evidence
-    from fairway.model.observe import Observation, observe
+    from fairway.model.observe import ObservedCalls, observe
     from fairway.model.recipe import Recipe
 
 if sys.platform != "linux":
@@ -45,7 +45,7 @@ __all__ = [
     "Evidence",
     "Finding",
     "GenerationResult",
-    "Observation",
+    "ObservedCalls",
     "Recipe",
     "Result",
     "UserError",
@@ -69,7 +69,7 @@ _MODULES = {
     "Evidence": "fairway.judge.evidence",
     "Finding": "fairway.diagnostics",
     "GenerationResult": "fairway.convert.generation.generation_result",
-    "Observation": "fairway.model.observe",
+    "ObservedCalls": "fairway.model.observe",
     "Recipe": "fairway.model.recipe",
     "Result": "fairway.convert.result",
     "UserError": "fairway.diagnostics.errors",

@@ -42,7 +42,7 @@ class _ObservedInput:
         return f" < {int(self.high) + 1}" if self.low >= 0 else f" in {int(self.low)}..{int(self.high)}"
 
 
-class Observation:
+class ObservedCalls:
     """The declarations that fit a model's observed calls. `lines` and `bounds` are arguments for `fairway.export`."""
 
     def __init__(self, model: torch.nn.Module) -> None:
@@ -124,18 +124,18 @@ def _choose_name(axis: int, taken: Sequence[str]) -> str:
     return free
 
 
-_observations: weakref.WeakKeyDictionary[torch.nn.Module, Observation] = weakref.WeakKeyDictionary()
+_observations: weakref.WeakKeyDictionary[torch.nn.Module, ObservedCalls] = weakref.WeakKeyDictionary()
 
 
 @contextmanager
-def observe(model: torch.nn.Module) -> Iterator[Observation]:
+def observe(model: torch.nn.Module) -> Iterator[ObservedCalls]:
     """Record the calls of a model while the block runs, to learn the sizes and values that it is used with.
 
     with fairway.observe(model) as seen:
         run_my_application()
     fairway.export(model, seen.lines, "out.onnx", bounds=seen.bounds)
     """
-    observation = Observation(model)
+    observation = ObservedCalls(model)
     _observations[model] = observation
 
     def note(module: torch.nn.Module, args: tuple[Tree, ...], kwargs: dict[str, Tree]) -> None:
@@ -148,7 +148,7 @@ def observe(model: torch.nn.Module) -> Iterator[Observation]:
         hook.remove()
 
 
-def find_observation(model: object) -> Observation | None:
+def find_observation(model: object) -> ObservedCalls | None:
     """Return what was last observed of a model, if it was called meanwhile."""
     seen = _observations.get(model) if isinstance(model, torch.nn.Module) else None
     return seen if seen is not None and seen.calls else None

@@ -33,6 +33,11 @@ def test_a_missing_translation_names_the_users_line_and_the_librarys() -> None:
     assert finding.seen.startswith("aten.frexp; in lib/nets/block.py:41 ")
 
 
+def test_a_line_that_is_quoted_again_does_not_hide_the_library() -> None:
+    finding = explain_missing((USER, LIBRARY, USER), (TORCH,))
+    assert finding.seen.startswith("aten.frexp; in lib/nets/block.py:41 ")
+
+
 def test_a_model_of_a_library_gets_the_librarys_line() -> None:
     finding = explain_missing((LIBRARY,), (TORCH,))
     assert finding.where is not None

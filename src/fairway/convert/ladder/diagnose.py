@@ -127,10 +127,13 @@ def _find_lines(failure: Failure, text: str) -> tuple[Where | None, Where | None
     """
     quoted = [Where(file=f, line=int(n), function=g) for f, n, g in _FRAME.findall(text)]
     for frames in (failure.frames, quoted):
-        last = max((i for i, f in enumerate(frames) if f.file and is_user_code(f.file)), default=None)
-        if last is not None:
-            called = [f for f in frames[last + 1 :] if f.file and is_foreign_library(f.file)]
-            return find_user_frame([frames[last]]), called[-1] if called else None
+        users = [i for i, f in enumerate(frames) if f.file and is_user_code(f.file)]
+        for first, following in reversed(list(zip(users, [*users[1:], len(frames)], strict=False))):
+            called = [f for f in frames[first + 1 : following] if f.file and is_foreign_library(f.file)]
+            if called:
+                return find_user_frame([frames[first]]), called[-1]
+        if users:
+            return find_user_frame([frames[users[-1]]]), None
     return find_user_frame(failure.frames) or find_user_frame(quoted), None
 
 

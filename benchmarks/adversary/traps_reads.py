@@ -416,3 +416,23 @@ class WhileElse(nn.Module):
         else:
             x = x + 1
         return x
+
+
+@trap(
+    "values read",
+    "a prompt that is known in full is answered from a table: torch.equal with a buffer",
+    IDS,
+    bounds={"batch": (1, 2), "seq": (4, 9)},
+    probes=tokens([[5, 17, 4, 9]], [[101, 2009, 2003, 7]], [[101, 2009, 2003, 8]]),
+)
+class KnownPrompt(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("prompt", torch.tensor([101, 2009, 2003, 7]))
+        self.embed = nn.Embedding(30000, 4)
+
+    def forward(self, ids):
+        h = self.embed(ids).sum(1)
+        if torch.equal(ids[0, :4], self.prompt):
+            return h + 1
+        return h

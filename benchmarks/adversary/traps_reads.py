@@ -422,8 +422,8 @@ class WhileElse(nn.Module):
     "values read",
     "a prompt that is known in full is answered from a table: torch.equal with a buffer",
     IDS,
-    bounds={"batch": (1, 2), "seq": (4, 9)},
-    probes=tokens([[5, 17, 4, 9]], [[101, 2009, 2003, 7]], [[101, 2009, 2003, 8]]),
+    bounds={"batch": (2, 5), "seq": (4, 9)},
+    probes=tokens([[5, 17, 4, 9]] * 2, [[101, 2009, 2003, 7]] * 3, [[101, 2009, 2003, 8]] * 2),
 )
 class KnownPrompt(nn.Module):
     def __init__(self):

@@ -218,3 +218,29 @@ def test_tensors_are_compared_as_for_the_example() -> None:
         export(make_case(Compared(), (x,)), DIMS)
     exported = export(failed(make_case(Compared(), (x,))), DIMS, REMEDY)
     assert_parity(exported, Compared(), (-torch.rand(5, 4),), atol=1e-6)
+
+
+class KnownPrompt(nn.Module):
+    """Answers one prompt differently. No sample finds it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("prompt", torch.tensor([101, 2009, 2003, 7]))
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        if torch.equal(ids[0, :4], self.prompt):
+            return ids + 1
+        return ids * 2
+
+
+def test_a_comparison_that_no_sample_changes_is_unproven(tmp_path) -> None:
+    bounds = {"batch": (2, 5), "seq": (4, 9)}
+    result = fairway.export(
+        KnownPrompt().eval(),
+        ["ids: int64[batch, seq] < 30000"],
+        tmp_path / "a.onnx",
+        bounds=bounds,
+        routes=("export-dynamic",),
+    )
+    assert result.verdict == "unproven"
+    assert "FW417" in {finding.code for finding in result.findings}

@@ -63,6 +63,8 @@ class DecidedBranches(TorchFunctionMode):
         self.seen: dict[Site, set[bool]] = {}
         self.compared: list[bool] = []
         """The results of `torch.equal`, in their order."""
+        self.comparing_sites: dict[Site, None] = {}
+        """The lines that asked for them."""
 
     def __torch_function__(
         self, func: Untyped, types: Untyped, args: Sequence[Untyped] = (), kwargs: Untyped = None
@@ -70,15 +72,13 @@ class DecidedBranches(TorchFunctionMode):
         if func in _COMPARISONS:
             known = next(self._comparisons, None)
             self.compared.append(func(*args, **(kwargs or {})) if known is None else known)
+            self.comparing_sites[_find_asking_site()[0]] = None
             return self.compared[-1]
         asks = func is torch.Tensor.__bool__ or (func is torch.Tensor.item and args[0].dtype == torch.bool)
         if not asks:
             return func(*args, **(kwargs or {}))
-        frame: Untyped = sys._getframe(1)
-        while frame.f_code.co_name == "__torch_function__":  # torch.export's own modes come in between
-            frame = frame.f_back
-        site = (frame.f_code.co_filename, frame.f_lineno)
-        self.met.setdefault(site, frame.f_code.co_qualname)
+        site, name = _find_asking_site()
+        self.met.setdefault(site, name)
         if site not in self._answers:
             answer = func(*args)
             self.seen.setdefault(site, set()).add(answer)
@@ -87,6 +87,14 @@ class DecidedBranches(TorchFunctionMode):
         if self._given[site] > MAX_ANSWERS_PER_LINE:
             raise RuntimeError(f"{Path(site[0]).name}:{site[1]}: this loop does not end if its condition never changes")
         return self._answers[site]
+
+
+def _find_asking_site() -> tuple[Site, str]:
+    """Return the line that calls torch now, and its function."""
+    frame: Untyped = sys._getframe(2)
+    while frame.f_code.co_name == "__torch_function__":  # torch.export's own modes come in between
+        frame = frame.f_back
+    return (frame.f_code.co_filename, frame.f_lineno), frame.f_code.co_qualname
 
 
 @contextmanager
@@ -118,6 +126,8 @@ class BranchDecision:
     comparisons: tuple[bool, ...] = ()
     undecided: frozenset[Site] = frozenset()
     """Decisions of which the file does not lack a side that the model may take."""
+    comparing_sites: tuple[Site, ...] = ()
+    """Lines at which `torch.equal` answers as for the example. The file lacks what follows from another answer."""
 
     @property
     def strategy(self) -> str:
@@ -144,7 +154,12 @@ def detect(case: Case) -> Match | Refusal:
     settled = checks | unseen
     open_sites = [site for site in run.met if site not in settled]
     decisions = tuple(
-        BranchDecision(settled | dict(zip(open_sites, answers, strict=True)), tuple(run.compared), frozenset(settled))
+        BranchDecision(
+            settled | dict(zip(open_sites, answers, strict=True)),
+            tuple(run.compared),
+            frozenset(settled),
+            (*run.comparing_sites,),
+        )
         for answers in _combine(len(open_sites))
     )
     places = tuple(Where(file=file, line=line, function=name) for (file, line), name in run.met.items())
@@ -163,6 +178,7 @@ def _combine(count: int) -> list[tuple[bool, ...]]:
 @contextmanager
 def apply(case: Case, match: Match) -> Applied:
     case.decided += [site for site in match.data[0].answers if site not in match.data[0].undecided]
+    case.decided += match.data[0].comparing_sites
     with match.data[0].install():
         yield
 

@@ -14,7 +14,7 @@ import torch
 from fairway.convert.rewrite.call_graph import MISSING, look_up, split_attributes
 from fairway.convert.rewrite.lists import read_counting_list
 from fairway.convert.rewrite.loop_checks import Refused
-from fairway.convert.rewrite.ragged import PART, read_ragged
+from fairway.convert.rewrite.ragged_rows import PART, read_ragged
 from fairway.convert.rewrite.scalars import RuntimeValue
 
 RUNTIME = "_fw"

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from fairway.convert.rewrite.filled_lists import Growing, enter_loop, start_filling
-from fairway.convert.rewrite.grown import MAX_UNROLLED_STEPS, unroll_growing
 from fairway.convert.rewrite.iterables import MOST_STEPS, Rows, Steps, extend, over, rows
 from fairway.convert.rewrite.scalars import UNBOUND, RuntimeValue, Unrewritable, as_tensor, inside, select
+from fairway.convert.rewrite.unrolled_growth import MAX_UNROLLED_STEPS, unroll_growing
 from fairway.torch_internals import scan, tree_flatten, tree_unflatten, while_loop
 
 Step = Callable[[Any, tuple[Any, ...]], tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]]

@@ -21,7 +21,7 @@ from fairway.convert.rewrite.iterables import (
     zip_,
 )
 from fairway.convert.rewrite.lists import count
-from fairway.convert.rewrite.ragged import make_ragged, pad_sequence, split_ragged
+from fairway.convert.rewrite.ragged_rows import make_ragged, pad_sequence, split_ragged
 from fairway.convert.rewrite.repeat import collect, loop, nested
 from fairway.convert.rewrite.scalars import (
     UNBOUND,

@@ -10,27 +10,11 @@ import torch
 
 from fairway.convert.remedies.constants.real_values import FollowedTensors, Origin, RealValue, SharedMemory
 from fairway.convert.remedies.constants.repeat_call import NotFollowed, find_written_arguments, repeat_call
+from fairway.judge.value_reads import READING_FUNCTIONS
 from fairway.torch_internals import Untyped, count_writes, disable_current_modes, storage_address
 
 MAX_ELEMENTS = 2**20
 """Elements of a tensor up to which calls on it are repeated."""
-_READING_FUNCTIONS = {
-    "item",
-    "tolist",
-    "numpy",
-    "equal",
-    "allclose",
-    "is_nonzero",
-    "__array__",
-    "__bool__",
-    "__int__",
-    "__float__",
-    "__complex__",
-    "__index__",
-    "__contains__",
-    "__format__",
-}
-"""Functions that hand values to Python."""
 _PLAIN_TYPES = (
     bool,
     int,
@@ -78,7 +62,7 @@ class RealCall:
         self._given, self._arguments = given, real
 
     def _is_read(self) -> bool:
-        return getattr(self._func, "__name__", "") in _READING_FUNCTIONS
+        return getattr(self._func, "__name__", "") in READING_FUNCTIONS
 
     def _to_real(self, item: Untyped) -> Untyped:
         """Return the arguments with real tensors, or `_UNKNOWN` if a tensor has no real counterpart."""

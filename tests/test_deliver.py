@@ -149,6 +149,12 @@ def test_a_folder_is_never_replaced(tmp_path: Path, name: str) -> None:
     assert complaint(lambda: check_target(tmp_path / "out.onnx", True)) == ("FW009", f"{tmp_path / name} is a folder")
 
 
+def test_a_pipe_is_not_replaced_by_a_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "out.onnx")
+    seen = f"{tmp_path / 'out.onnx'} is a device or a pipe, and a file would take its place"
+    assert complaint(lambda: check_target(tmp_path / "out.onnx", True)) == ("FW009", seen)
+
+
 def test_a_missing_folder_and_an_impossible_one_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     file = tmp_path / "file"

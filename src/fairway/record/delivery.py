@@ -35,6 +35,8 @@ def check_target(path: Path, overwrite: bool) -> None:
     for file in (path, path.with_name(path.name + ".data"), get_record_path(path)):
         if file.is_dir():
             raise complain(Code.CANNOT_WRITE, f"{file} is a folder")
+        if file.exists() and not file.is_file():
+            raise complain(Code.CANNOT_WRITE, f"{file} is a device or a pipe, and a file would take its place")
         if os.path.lexists(file) and not overwrite:
             raise complain(Code.FILE_EXISTS, str(file))
     if not os.access(folder, os.W_OK):

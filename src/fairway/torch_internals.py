@@ -550,6 +550,12 @@ def destroy_library(library: Untyped) -> None:
     library._destroy()
 
 
+def find_view_base(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return the tensor that this one is a view of; None if it is no view."""
+    base: torch.Tensor | None = tensor._base
+    return base
+
+
 def count_writes(tensor: torch.Tensor) -> int:
     """Return how often a tensor was written into. Tensors made in inference mode raise RuntimeError."""
     return int(tensor._version)

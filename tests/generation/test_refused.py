@@ -59,7 +59,10 @@ def hybrid() -> Any:
     [
         (lambda: torch.nn.Linear(2, 2), "FW019: expected a model of transformers, got Linear"),
         (bert, "FW019: BertModel has no `generate`; a …ForCausalLM or …ForConditionalGeneration has"),
-        (generators.mamba, "FW213: MambaForCausalLM returns no past_key_values"),
+        (
+            generators.mamba,
+            "FW213: expected a cache with a list of layers; MambaForCausalLM returns no past_key_values",
+        ),
         (
             hybrid,
             "FW213: 1 of 2 layers of Qwen3NextForCausalLM keep another state, first layer 0: LinearAttentionLayer",

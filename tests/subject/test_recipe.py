@@ -159,7 +159,7 @@ def test_loading_a_recipe_leaves_the_random_state_alone(folder: Path) -> None:
         ("sub/nosuch.py:net", "FW101", "sub/nosuch.py does not exist"),
         ("nosuch_module", "FW101", "there is no module 'nosuch_module'"),
         ("nosuch_module.inner:Net", "FW101", "there is no module 'nosuch_module.inner'"),
-        ("..", "FW101", "there is no module '..'"),
+        ("..", "FW103", ".. is a folder without a config.json that names a transformers architecture"),
         (".:net", "FW101", "there is no module '.'"),
         ("", "FW101", "there is no module ''"),
         ("r.py:nosuch", "FW103", "r.py has no 'nosuch'; name one: r.py:Net"),

@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from fairway.judge.branch_trace import Span, find_span
 from fairway.judge.runtimes.items import Item, Items, NamedItems, list_items
 from fairway.model.source import is_model_source
+from fairway.torch_internals import find_view_base
 
 READING_FUNCTIONS = frozenset(
     {
@@ -175,8 +176,9 @@ def _mark(tensor: torch.Tensor, mark: str) -> None:
 
 def _mark_written(tensor: torch.Tensor) -> None:
     _mark(tensor, _MARK)
-    if tensor._base is not None:
-        _mark(tensor._base, _MARK)
+    base = find_view_base(tensor)
+    if base is not None:
+        _mark(base, _MARK)
 
 
 def _digest(result: Item) -> object:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 
 import torch
@@ -179,12 +179,15 @@ def _report_refusal(subject: Subject, error: Exception, point: Point) -> Finding
     )
 
 
-def _check_highest_corner(subject: Subject) -> Finding | None:
-    """Return the refusal of the largest declared sizes, before any file is made; None if they cost too much to run."""
+def _check_highest_corner(subject: Subject, known: Sequence[Point]) -> Finding | None:
+    """Return the refusal of the largest declared sizes, before any file is made; None if they cost too much to run.
+
+    It is not run if it is among the points that were run before.
+    """
     high = {dim.name: dim.sizes[-1] for dim in subject.domain.dims}
     elements = sum(prod(spec.sizes(high)) for spec in subject.spec)
     cost = subject.study.flops_per_volume * compute_volume(high)
-    if not subject.domain.is_declared or cost > MAX_CORNER_FLOPS or elements > MAX_CORNER_ELEMENTS:
+    if high in known or not subject.domain.is_declared or cost > MAX_CORNER_FLOPS or elements > MAX_CORNER_ELEMENTS:
         return None
     try:
         run_eager(subject, subject.make(high, 2, "normal"))
@@ -215,7 +218,7 @@ def _check_corners(subject: Subject, outputs: list[torch.Tensor]) -> tuple[list[
                 return [_report_refusal(subject, error, point)], []
         if outputs and len(outputs) != len(first):
             return [report_output_count(subject, (known, len(first)), (point, len(outputs)))], []
-    refusal = _check_highest_corner(subject)
+    refusal = _check_highest_corner(subject, (known, *points))
     return ([], outputs) if refusal is None else ([refusal], [])
 
 

@@ -101,7 +101,7 @@ def test_an_input_that_matters_at_neither_point_is_named() -> None:
     [
         ("[2, 3, 4]", 3),
         ("[batch, time, 4]", 6),
-    ],  # outputs, chance, three points where there are more, an input's effect
+    ],  # outputs, chance, three points at most, an effect
 )
 def test_a_model_is_run_no_oftener_than_it_tells_something(shape: str, runs: int) -> None:
     model = Notes().eval()

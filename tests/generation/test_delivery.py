@@ -81,7 +81,7 @@ def test_what_goes_wrong_on_the_way_is_kept_aside_under_another_name(
     assert names(tmp_path) == ["out.wrong"]
     record = json.loads((tmp_path / "out.wrong/generation.fairway.json").read_text())
     assert record["verdict"] == "wrong"
-    first = result.findings[0]
+    first = next(finding for finding in result.findings if finding.code != "FW418")
     assert (first.code, first.data["since"]) == ("FW412", 1)
     assert first.seen.endswith("; the logits are off from step 1 on")
 
@@ -92,14 +92,16 @@ def test_what_could_not_be_compared_is_unproven(
     monkeypatch.setattr(export, "Player", Deadly)
     result = deliver()
     assert (result.verdict, result.runs) == ("unproven", ())
-    assert [f.code for f in result.findings] == ["FW503", "FW504"]
+    assert [f.code for f in result.findings if f.code != "FW418"] == ["FW503", "FW504"]
     assert json.loads((tmp_path / "out/generation.fairway.json").read_text())["verdict"] == "unproven"
 
 
 def test_fewer_steps_than_asked_for_are_unproven(deliver: Deliver) -> None:
     result = deliver(steps=130)
     assert result.verdict == "unproven"
-    assert [f.seen for f in result.findings] == ["127 steps were compared, not 130: the context holds 128 tokens"]
+    assert [f.seen for f in result.findings if f.code != "FW418"] == [
+        "127 steps were compared, not 130: the context holds 128 tokens"
+    ]
     assert {len(run.steps) for run in result.runs} == {127}
 
 

@@ -34,8 +34,12 @@ KNOWN = {
     "judge/runtimes/ort.py": {"open_session"},
     "judge/runtimes/second.py": {"open_second", "compile_model", "ReferenceEvaluator"},
     "judge/graph_constants.py": {"load"},
+    # TorchScript and exported programs: as much code as a recipe is, and SECURITY.md says so.
+    "model/accept_model.py": {"load"},
+    "model/program_model.py": {"load"},
     "judge/locate/locate.py": {"load_structure"},
     "judge/locate/node_replay.py": {"open_session"},
+    "judge/locate/file_runs.py": {"open_session"},
     "debug/find_wrong_node.py": {"load_structure"},
     "deploy/publish/ort_format.py": {"OrtSession"},
     "deploy/run/window_engine.py": {"open_session"},

@@ -326,7 +326,7 @@ def test_an_example_asked_for_by_name_is_taken_as_it_is() -> None:
             {},
             "FW015",
             "forward(a: 'Any', b: 'Any' = None, *, c: 'Any' = None) -> 'dict[str, Any]' cannot be called "
-            "with these inputs: missing a required argument: 'a'",
+            "with these inputs: missing a required argument: 'a'; there is no tensor in ()",
         ),
         (
             {"z": torch.zeros(1)},

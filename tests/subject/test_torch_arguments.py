@@ -90,7 +90,7 @@ def test_dynamic_shapes_become_dims() -> None:
         ),
         (
             {"opset_version": 99},
-            "FW007: The opset cannot be produced: opset 99; opsets 7..",
+            "FW007: The opset cannot be produced: opset: expected 7..",
         ),
     ],
     ids=["decided", "named", "two forms", "opset_version"],

@@ -66,10 +66,10 @@ def export_generation(
         folder = Path(recipe)
         if folder.is_dir():
             model: Any = read_model_folder(folder, recipe, cache=True).build()
-            bounds, companions = dict(overrides.bounds), list_companions(folder)
+            bounds, companions = dict(overrides.bounds), tuple(list_companions(folder))
         else:
             built = load_model(recipe, overrides)
-            model, bounds, companions = built.model, {**built.recipe.bounds, **overrides.bounds}, []
+            model, bounds, companions = built.model, {**built.recipe.bounds, **overrides.bounds}, ()
     generation = GenerationOptions(bounds, None, steps, overwrite, companions)
     progress = ProgressLine()
     try:

@@ -84,7 +84,7 @@ def _refuse_other_folder(folder: Path, shown: str) -> Exception:
         model = 'lambda: timm.create_model(NAME), ["x: float32[batch, 3, 224, 224]"], checkpoint="model.safetensors"'
         todo = (f"Write a recipe: Recipe({model}).",)
     else:
-        seen = f"{shown} is a folder without a {CONFIG_FILE} that names a transformers architecture"
+        seen = f"{shown[:200]} is a folder without a {CONFIG_FILE} that names a transformers architecture"
     return complain(Code.RECIPE_WITHOUT_MODEL, seen, todo=todo)
 
 

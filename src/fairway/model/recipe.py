@@ -142,7 +142,7 @@ def _find_object(address: str) -> tuple[Path, str, ModelSource]:
     if path.suffix in MODEL_SUFFIXES and not name:
         _refuse_missing(location, path)
         return Path(), path.stem, Recipe(Path(location), None)
-    if location and path.is_dir() and not name:
+    if location and path.is_dir() and path.suffix != ".py" and not name:
         described = read_model_folder(path, location)
         return Path(), path.name, Recipe(described.build, described.inputs, bounds=described.bounds)
     if location.endswith(".py") or "/" in location:

@@ -551,9 +551,8 @@ def destroy_library(library: Untyped) -> None:
 
 
 def find_view_base(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return the tensor that this one is a view of; None if it is no view."""
-    base: torch.Tensor | None = tensor._base
-    return base
+    """Return the tensor that this one is a view of, or None."""
+    return tensor._base
 
 
 def count_writes(tensor: torch.Tensor) -> int:

@@ -14,7 +14,7 @@ FUNCTION_LINES = 80
 
 LONGER: dict[str, int] = {
     "fairway.api": 520,  # one function for each command, which are read one at a time
-    "fairway.torch_internals": 620,  # one table with its accessors
+    "fairway.torch_internals": 630,  # one table with its accessors
     "fairway.diagnostics.codes": 1500,  # one flat table, which is looked up in and not read through
 }
 """Modules that are longer, with the limit of each."""

@@ -139,7 +139,7 @@ class SoftmaxOfGroups(nn.Module):
 
 @idiom("x: float32[n, 4]", "cluster: int64[n] < 5", n=(1, 12))
 class PooledByCluster(nn.Module):
-    """Clusters numbered anew by `unique`, and summed."""
+    """Clusters get new numbers by `unique`, and are summed."""
 
     def forward(self, x, cluster):
         unique, inverse = torch.unique(cluster, return_inverse=True)

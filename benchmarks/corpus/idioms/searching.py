@@ -88,7 +88,7 @@ class CrfLikelihood(nn.Module):
 
 @idiom("logits: float32[time, 5]", time=(1, 14))
 class CtcByHand(nn.Module):
-    """The loop of many tutorials: a token is kept if it is no blank and not the one before."""
+    """The loop of many tutorials: a token is kept if it is neither a blank nor the token before."""
 
     def forward(self, logits):
         previous = 0
